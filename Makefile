@@ -66,7 +66,7 @@ demo-cluster: chosen-ports .venv/ready-for-cluster node_modules/ready-for-demo #
 examples: .venv/ready-for-demo node_modules/ready-for-examples ## Install what examples of docs/using need beside the demo: cast, and the Solidity compiler
 
 testnet: chosen-ports .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
-	@$(BIN)/python -m tools.testnet $(if $(PORT),--port $(PORT))
+	@$(BIN)/python -m tools.testnet $(if $(PORT),--port $(PORT)) $(ARGS)
 
 secrets: .venv/ready-to-run ## Make the secrets of deploy/compose.yml: none is replaced or shown
 	@PYTHONPATH=. $(BIN)/python dev/tools/compose_secrets.py
@@ -102,7 +102,7 @@ test-geth: .venv/ready node_modules/ready ## Run the tests that need geth, which
 test-geth-long: .venv/ready node_modules/ready ## Run the long tests that need geth
 	@$(TESTS) -m "geth and (long or release)" $(ARGS)
 
-test-op-stack: .venv/ready node_modules/ready ## Run the tests that need a rollup of the OP Stack, which `make geth op-stack` builds
+test-op-stack: .venv/ready node_modules/ready .venv-beacon/ready ## Run the tests that need a rollup of the OP Stack, which `make geth op-stack` builds
 	@$(TESTS) -m "op_stack and not long and not release" $(ARGS)
 
 test-op-stack-long: .venv/ready node_modules/ready ## Run the long tests that need a rollup of the OP Stack
@@ -141,7 +141,9 @@ lint: .venv/ready node_modules/ready sentences ## Check formatting, style, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy .
 	$(BIN)/codespell
-	BASE_URL=https://example.org STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py check --deploy --fail-level WARNING
+	export BASE_URL=https://example.org STATE_DIR="$$(mktemp -d)" && $(BIN)/python manage.py migrate --no-input -v 0 \
+		&& $(BIN)/python manage.py collectstatic --no-input -v 0 \
+		&& $(BIN)/python manage.py check --deploy --fail-level WARNING
 	STATE_DIR="$$(mktemp -d)" SQLITE_FILE=:memory: $(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 
 # A comment, docstring or heading is plain where its subject comes first. These words put it last, or leave it out.

@@ -15,6 +15,7 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from accounts.models import ANYONE, read_user_name
+from config import static_files
 from config.configured_chains import get_chains
 from config.database import pooler, schema
 
@@ -116,6 +117,23 @@ def check_chains_file(**_: Any) -> list[CheckMessage]:
     except (ValueError, OSError) as error:
         return [Error(str(error), id="accounts.E003")]
     return []
+
+
+@register(deploy=True)
+def check_static_files(**_: Any) -> list[CheckMessage]:
+    """Report that the pages' files are not collected (E004)."""
+    if lacking := static_files.problem():
+        return [Error(lacking, hint=f"The folder is {settings.STATIC_ROOT}.", id="accounts.E004")]
+    return []
+
+
+@register(deploy=True)
+def check_client_addresses(**_: Any) -> list[CheckMessage]:
+    """Warn that all clients seem to have the proxy's address (W008)."""
+    if not settings.IS_CLIENT_HIDDEN:
+        return []
+    sentence = "BEHIND_TLS_PROXY is set without CLIENT_ADDRESS_HEADER, so limits by address count all clients as one."
+    return [Warning(sentence, hint="Name the header in which the proxy writes the address.", id="accounts.W008")]
 
 
 @register(deploy=True)

@@ -3,12 +3,14 @@
 import json
 import unicodedata
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.http import HttpRequest
 from django.shortcuts import resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from batch_query_client.combining_marks import with_few_marks
 from config.error_answers import Refused, is_json
 from config.logs import redact_keys
 
@@ -37,7 +39,7 @@ def given_in(request: HttpRequest) -> FieldReader:
     if not is_json(request):
         return lambda name, missing="": str(request.POST.get(name, missing))
     try:
-        body = json.loads(request.body)
+        body = json.loads(request.body.decode())
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
@@ -71,12 +73,15 @@ def is_hidden(character: str) -> bool:
 def visible_line(text: str, most: int) -> str:
     """Return a text normalized to one line, so that texts that look the same are the same.
 
-    Empty: it has no characters, more than `most`, or control or invisible ones, such as those that turn its direction.
+    Empty: it has no characters, more than `most`, one with more than 4 combining marks, or control or invisible ones,
+    such as those that turn its direction.
     """
     # The length is compared first, because normalizing takes long for many combining characters.
     line = " ".join(unicodedata.normalize("NFC", text).split()) if len(text) <= 4 * most else ""
     is_valid = len(line) <= most and line.isprintable() and not _BLANK.intersection(line)
-    return line if is_valid and any(unicodedata.category(character)[0] in _PICTURED for character in line) else ""
+    is_pictured = any(unicodedata.category(character)[0] in _PICTURED for character in line)
+    decomposed = unicodedata.normalize("NFD", line) if is_valid else ""
+    return line if is_valid and is_pictured and with_few_marks(decomposed) == decomposed else ""
 
 
 HIDDEN_ORIGIN = (
@@ -90,6 +95,38 @@ def hides_origin(request: HttpRequest) -> bool:
     """Return whether the browser hides the origin. The CSRF check then refuses every form."""
     origin = request.headers.get("Origin")
     return origin == "null" or (origin is None and request.is_secure() and not request.headers.get("Referer"))
+
+
+REFUSED_COOKIES = (
+    "If this keeps happening, your browser may refuse cookies. The site needs a cookie to know that you sent the form."
+)
+
+
+def _origin(request: HttpRequest, own: str) -> str:
+    """Return the origin as the CSRF check reads it: over https, without Origin, that of Referer. Empty: unreadable."""
+    if "Origin" in request.headers or not request.is_secure():
+        return request.headers.get("Origin", own)
+    try:
+        referer = urlsplit(request.headers.get("Referer", ""))
+    except ValueError:
+        return ""
+    return f"{referer.scheme}://{referer.netloc}"
+
+
+def csrf_refusal(request: HttpRequest) -> Refused:
+    """Return why the CSRF check refused the request."""
+    if hides_origin(request):
+        return Refused("origin_hidden", HIDDEN_ORIGIN)
+    trusted = (f"{request.scheme}://{request.get_host()}", *settings.CSRF_TRUSTED_ORIGINS)
+    if _origin(request, trusted[0]) not in trusted:
+        return Refused("other_origin", f"This service is at {settings.BASE_URL}. Open it there, then try again.")
+    name = settings.CSRF_COOKIE_NAME
+    # Each form of this site has a token.
+    if not (request.headers.get("X-CSRFToken") or request.POST.get("csrfmiddlewaretoken")):
+        return Refused("csrf_failed", f"First get /sign-in, then send its cookie {name} as the header X-CSRFToken.")
+    if name not in request.COOKIES:
+        return Refused("cookie_missing", f"Reload this page, then try again. {REFUSED_COOKIES}")
+    return Refused("csrf_failed", "This page has been open for too long. Reload it, then try again.")
 
 
 def safe_next(path: str) -> str:

@@ -25,11 +25,11 @@ from django.views.decorators.http import require_GET, require_POST
 
 from accounts import development_sign_in, event_log, sign_in
 from accounts.form_input import (
-    HIDDEN_ORIGIN,
+    REFUSED_COOKIES,
     STATUS_OF_REFUSAL,
     FieldReader,
+    csrf_refusal,
     given_in,
-    hides_origin,
     safe_next,
 )
 from accounts.key_views import described_user
@@ -38,7 +38,7 @@ from accounts.sign_in import SignInError, finish, start
 from accounts.signed_in import signed_in
 from accounts.throttle import client_address
 from config.configured_chains import get_chains
-from config.error_answers import Refused, error_answer, is_json, refused_answer, with_retry_after
+from config.error_answers import Refused, is_json, refused_answer, wants_json, with_retry_after
 from config.logs import redact_keys
 
 _REFUSED = 401
@@ -140,14 +140,12 @@ def sign_out_everywhere(request: HttpRequest, user: User) -> HttpResponse:
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer a failed CSRF check with a page, or JSON for programs. `reason` is Django's explanation for developers."""
-    if not is_json(request):
-        context = {"reason": reason if settings.DEBUG else "", "hidden": HIDDEN_ORIGIN if hides_origin(request) else ""}
-        return render(request, "403_csrf.html", context, status=403)
-    return error_answer(
-        403,
-        "csrf_failed",
-        f"First get /sign-in, then send its cookie {settings.CSRF_COOKIE_NAME} as the header X-CSRFToken.",
-    )
+    refused = csrf_refusal(request)
+    if wants_json(request) or request.htmx:  # type: ignore[attr-defined]  # a middleware sets it
+        return refused_answer(403, refused)
+    is_origin = refused.code in {"origin_hidden", "other_origin"}
+    context = {"reason": reason if settings.DEBUG else "", "origin": refused.sentence if is_origin else ""}
+    return render(request, "403_csrf.html", context | {"cookies": REFUSED_COOKIES}, status=403)
 
 
 def _sign_in_form(request: HttpRequest, *, next_path: str, status: int = 200, **context: Any) -> HttpResponse:

@@ -5,14 +5,10 @@ another transaction has just changed the row, the database evaluates the conditi
 any number of processes never exceed the limit.
 """
 
-import hashlib
-import logging
 import math
 from datetime import timedelta
-from functools import cache
-from ipaddress import IPv6Address, ip_network
+from ipaddress import ip_network
 
-from django.conf import settings
 from django.db import connection
 from django.db.models import Q
 from django.http import HttpRequest
@@ -21,8 +17,6 @@ from django.utils import timezone
 from accounts.models import ThrottleCount
 from config import client_addresses
 from config.database.statements import CompiledQuery, QueryParameter
-
-_logger = logging.getLogger(__name__)
 
 PERIOD = timedelta(minutes=1)
 # Counts are deleted when they are this old.
@@ -97,33 +91,12 @@ def _key(what: str, who: object) -> str:
 
 # --- The client's address, by which limits count ---------------------------------------------------------------------
 
-# One subscriber usually has a whole /64 (RFC 6177), so a single IPv6 address identifies nobody.
-_IPV6_PREFIX = 64
 # Prefix lengths of logged networks, which show the provider but usually not the customer.
 _LOGGED_PREFIX = {4: 24, 6: 48}
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return an IPv4 address or an IPv6 network of 64 bits, as text; empty if there is none (a Unix socket).
-
-    The reverse proxy sends the address in the header `settings.CLIENT_ADDRESS_HEADER`, if that is set. An entry that
-    can't be read stands for itself, so that not all clients share the proxy's limits.
-    """
-    header = settings.CLIENT_ADDRESS_HEADER
-    entry = client_addresses.last_entry(request.headers.get(header, "")) if header else ""
-    address = client_addresses.read(entry or request.META.get("REMOTE_ADDR", ""))
-    if isinstance(address, IPv6Address):
-        return str(ip_network((int(address), _IPV6_PREFIX), strict=False))
-    if address or not entry:
-        return str(address or "")
-    _warn_of(header)
-    return f"unread {hashlib.sha256(entry.encode()).hexdigest()[:32]}"
-
-
-@cache
-def _warn_of(header: str) -> None:
-    """Log a header that can't be read, once in a process."""
-    _logger.warning("CLIENT_ADDRESS_HEADER: no address can be read from the header %s.", header)
+    return client_addresses.of(request.META)
 
 
 def client_network(request: HttpRequest) -> str:

@@ -54,7 +54,10 @@ class Fact(Schema):
     transaction: ShownTransaction | None = Field(description="null: it is not about a transaction.")
     log: ShownLog | None = Field(description="Of LOG, as soon as `word`, which is its hash, is shown.")
     word: str | None = Field(description="32 bytes. null: its query is not completed.")
-    value: str | None = Field(description="The word as a decimal number. null: it isn't a number, or is not known.")
+    value: str | None = Field(
+        description="The word, or the part that `slotName` states, as a decimal number. null: it isn't a number, or is "
+        "not known."
+    )
     registry: str | None = Field(description="The facts registry on the destination chain. null: there is none yet.")
     call: Call | None = Field(
         description="How to read the fact there. null: the registry or the block isn't known yet."
@@ -69,6 +72,7 @@ def fact_json(
     transaction: RequestedEntry | None,
 ) -> dict[str, Any]:
     """Return the fact as a `Fact`."""
+    number = None if word is None else facts.number(fact, word)
     log = transaction.log(fact.log) if transaction and isinstance(fact, LogFact) else None
     return {
         "property": facts.name(fact),
@@ -77,7 +81,7 @@ def fact_json(
         "transaction": transaction_json(transaction) if isinstance(fact, EntryFact | LogFact) else None,
         "log": {"index": str(fact.log), **log_json(log)} if log and isinstance(fact, LogFact) else None,
         "word": None if word is None else hex_data(word),
-        "value": str(int.from_bytes(word)) if word is not None and facts.is_number(fact) else None,
+        "value": None if number is None else str(number),
         "registry": registry,
         "call": {"to": registry, "data": facts.calldata(block.number, fact)} if registry and block else None,
     }

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from accounts import throttle
 from accounts.models import ApiKey
 from api.fact_schema import SlotName
+from batch_query_client.amounts import is_amount
 from chains import encoding
 from chains.encoding import hex_data
 from chains.nodes.node_batches import ExchangeBudget
@@ -18,18 +19,18 @@ from chains.nodes.node_errors import ChainError
 from chains.nodes.rpc import RpcClient
 from config.configured_chains import PAGE_TIMEOUT_SECONDS, get_chains
 from proving.reading.asking import ChainUnavailable
-from proving.slots import signatures, slot_search
+from proving.slots import named_block, signatures, slot_search
+from proving.slots.asked_call import SlotQuestion
 from proving.slots.signatures import FunctionCall, InvalidCall
-from proving.slots.slot_search import DependingSlot, FoundSlot, SlotFindings, SlotQuestion
-from proving.slots.trials import Part
+from proving.slots.slot_search import DependingSlot, FoundSlot, SlotFindings
 from queries.api_endpoint import READING_KEY, ApiError, body_of, errors
 from queries.batch_request import BodyFault, InvalidRequest, body_fault, duplicates, pointer, read_document
-from queries.storage_layout import MOST_DECIMALS, SlotPart
+from queries.storage_layout import MOST_DECIMALS, Part, SlotPart
 from queries.strict_json import INVALID, UNSUPPORTED, invalid, shown, text_type
 
 router = Router(tags=["Facts"])
 
-# Bounds of one search: seconds, and HTTP requests to nodes.
+# Bounds of one search: seconds, and HTTP requests to each node.
 _MOST_SECONDS, _MOST_EXCHANGES = 5, 20
 # Searches of a user in a minute, and of this process at a time. Its other threads (`WEB_THREADS`) stay free.
 _MOST_PER_MINUTE, _MOST_AT_A_TIME = 10, 2
@@ -95,7 +96,8 @@ class SlotOfCall(Schema):
     word: str = Field(description="32 bytes, proven at the block.")
     value: str | None = Field(description="The part as a number, decimal.")
     onlyAtThisBlock: bool = Field(
-        description="The slot is an array's last element. When the array grows, another slot is the last."
+        description="Slots of `dependsOn` choose this slot by their words, such as the last element of an array. When "
+        "they change, another slot has the answer."
     )
 
 
@@ -104,11 +106,16 @@ class DependingSlotOfCall(Schema):
     slot: str
     slotName: SlotName | None = Field(description="Its name, if it has one.")
     word: str
-    role: Literal["eip1967_implementation", "eip1967_beacon", "eip1967_admin", "address_of_contract", "length"]
+    role: Literal[
+        "eip1967_implementation", "eip1967_beacon", "eip1967_admin", "address_of_contract", "length", "choice"
+    ]
 
 
 class SlotHints(Schema):
     decimals: int | None = Field(description="The contract's `decimals()`, as a node returns it, without proof.")
+    nft: Literal["ERC-721", "ERC-1155"] | None = Field(
+        description="The standard of NFTs that the contract's `supportsInterface` names, without proof."
+    )
 
 
 class SlotsOfAccount(Schema):
@@ -127,9 +134,18 @@ class FoundSlots(Schema):
     sourceChainId: str
     blockNumber: str
     blockHash: str
-    foundBy: Literal["eth_createAccessList", "debug_traceCall"]
+    foundBy: Literal["eth_createAccessList", "debug_traceCall", "eth_call"] = Field(
+        description="How the slots were found. `eth_call`: no node tells them, and the search tried slots of known "
+        "layouts, so slots elsewhere may change the answer too."
+    )
+    confirmedBy: list[str] = Field(
+        description="The hosts of the nodes that confirm the slots and each trial. One: only this node confirms it."
+    )
     slots: list[SlotOfCall]
-    dependsOn: list[DependingSlotOfCall] = Field(description="Slots of proxies, and slots with arrays' lengths.")
+    dependsOn: list[DependingSlotOfCall] = Field(
+        description="Slots with addresses of proxies' code or of contracts that the call runs, arrays' lengths, and "
+        "other words that choose a slot, such as the number of a round."
+    )
     hints: SlotHints
     batch: SlotBatch = Field(description="`data` of a batch query that proves the slots.")
 
@@ -152,11 +168,8 @@ def find_slots(request: HttpRequest) -> FoundSlots:
 
 def search(user_id: int, read_body: Callable[[], bytes]) -> FoundSlots:
     """Search as a body asks, within the limits of a user, for pages too. Raises `Refused` and `InvalidRequest`."""
-    if seconds := throttle.take("searches for slots", user_id, _MOST_PER_MINUTE):
-        sentence = f"You may search {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."
-        raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
     asked = _read(read_body())
-    question = _question(asked)
+    question, block = _question(asked), _block(asked.block)
     chain_id = int(asked.sourceChainId)
     if chain_id not in {connection.source_id for connection in get_chains().connections}:
         why = f"Chain {chain_id} is no source chain of this service; see /chain-connections."
@@ -164,10 +177,15 @@ def search(user_id: int, read_body: Callable[[], bytes]) -> FoundSlots:
     if not _places.acquire(blocking=False):
         raise ApiError(503, "busy", "The service is busy with other searches. Ask again in a moment.", retry_after=2)
     try:
+        # Only a search counts: no invalid request, and none that finds the service busy.
+        if seconds := throttle.take("searches for slots", user_id, _MOST_PER_MINUTE):
+            sentence = f"You may search {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."
+            raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
         # Its own client: a call that takes long lets nodes rest for nobody else.
-        budget = ExchangeBudget(_MOST_EXCHANGES, _MOST_SECONDS)
-        rpc = RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS, budget=budget)
-        header = slot_search.confirmed_header(rpc, _block(asked.block))
+        chain = get_chains().chain(chain_id)
+        budget = ExchangeBudget(_MOST_EXCHANGES * len(chain.hosts), _MOST_SECONDS)
+        rpc = RpcClient(chain, timeout_seconds=PAGE_TIMEOUT_SECONDS, budget=budget)
+        header = named_block.confirmed_header(rpc, block)
         return _answer(asked.sourceChainId, question, slot_search.find(rpc, question, header, budget))
     except ChainError as error:
         raise ChainUnavailable(f"{error} Nothing was found.") from None
@@ -209,23 +227,44 @@ def _answer(chain_id: str, asked: SlotQuestion, found: SlotFindings) -> FoundSlo
     slots = [_slot(slot, asked, found.decimals) for slot in found.slots]
     depends_on = [*map(_depending, found.depends_on)]
     proven = [slot for slot in slots if slot.certainty != "path_only"]
-    lengths = [slot for slot in depends_on if slot.role == "length"]
-    shown: list[SlotOfCall | DependingSlotOfCall] = [*proven, *lengths]
+    choosing = [slot for slot in depends_on if slot.role in {"length", "choice"}]
+    shown: list[SlotOfCall | DependingSlotOfCall] = [*proven, *choosing]
     for each in shown:
-        accounts.setdefault(each.account, SlotsOfAccount(slots=[])).slots.append(each.slotName or each.slot)
+        of_account = accounts.setdefault(each.account, SlotsOfAccount(slots=[]))
+        of_account.slots.append(each.slotName or _as_requested(each, asked))
     return FoundSlots(
         sourceChainId=chain_id,
         blockNumber=str(found.header.number),
         blockHash=hex_data(found.header.hash),
         foundBy=found.method,  # type: ignore[arg-type]
+        confirmedBy=[*found.confirmed_by],
         slots=slots,
         dependsOn=depends_on,
-        hints=SlotHints(decimals=found.decimals),
+        hints=SlotHints(decimals=found.decimals, nft=found.nft),
         batch=SlotBatch(data={chain_id: {f"block:{found.header.number}": SlotsAtBlock(accounts=accounts)}}),
     )
 
 
+def _as_requested(slot: SlotOfCall | DependingSlotOfCall, asked: SlotQuestion) -> str | dict[str, Any]:
+    """Return a slot without a name for a request. The request states the part of the word that is the answer.
+
+    It states the call of an amount, too, which says that the part is a number.
+    """
+    part = slot.part if isinstance(slot, SlotOfCall) else None
+    if part is None or part == _part(Part()):
+        return slot.slot
+    call = {"call": asked.call.signature} if _is_of_call(slot.account, asked) else {}
+    stated = call if is_amount(call) else {}
+    return {"slot": slot.slot, "keys": [], "layout": "solidity", **stated, "part": part.model_dump()}
+
+
+def _is_of_call(account: str, asked: SlotQuestion) -> bool:
+    """Return whether a name may state the call: readers take the slot's account for the called contract."""
+    return asked.position is None and account == asked.contract
+
+
 def _slot(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> SlotOfCall:
+    of_amount = is_amount({"call": asked.call.signature})
     return SlotOfCall(
         account=slot.account,
         slot=_hex(slot.slot),
@@ -234,8 +273,8 @@ def _slot(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> SlotOfC
         certainty=slot.certainty,
         part=_part(slot.part) if slot.part else None,
         word=_hex(slot.word),
-        value=str(slot.part.of(slot.word)) if slot.part else None,
-        onlyAtThisBlock=slot.is_of_last,
+        value=str(slot.part.number(slot.word, is_amount=of_amount)) if slot.part else None,
+        onlyAtThisBlock=slot.is_moving,
     )
 
 
@@ -269,11 +308,10 @@ def _stated(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> dict[
         return None
     call = asked.call
     keys, arguments = _texts(name["keys"]), _texts(each.key for each in call.arguments)
-    # Readers take the keys for the arguments in their order, and the slot's account for the called contract.
+    # Readers take the keys for the arguments in their order.
     is_in_order = keys == arguments or sorted(keys) != sorted(arguments)
-    is_of_call = asked.position is None and slot.account == asked.contract
-    stated: dict[str, Any] = {"call": call.signature} if is_in_order and is_of_call else {}
-    if not slot.part.is_whole:
+    stated: dict[str, Any] = {"call": call.signature} if is_in_order and _is_of_call(slot.account, asked) else {}
+    if slot.part != Part():
         stated["part"] = _part(slot.part).model_dump()
     if decimals is not None and decimals <= MOST_DECIMALS and call.signature in _AMOUNTS:
         stated["decimals"] = decimals

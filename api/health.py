@@ -16,7 +16,7 @@ from ninja.decorators import decorate_view
 from pydantic import Field
 
 from chains.chains_file import ChainsError
-from config import metrics_server
+from config import metrics_server, static_files
 from config.configured_chains import get_chains
 from config.database import pooler, schema
 from config.error_answers import error_answer, wants_json
@@ -129,7 +129,8 @@ def is_alive(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Answer 200 if chains.toml can be used and the database answers, accepts writes and has this version's migrations.
 
-    A pooler's connections to it must have time limits. Otherwise answer 503, with the reason.
+    A pooler's connections to it must have time limits, and the pages' files must be collected. Otherwise answer 503,
+    with the reason.
     """
     try:
         problem = (
@@ -137,6 +138,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
             or database_check.problem()
             or pooler.problem()
             or _chains_problem(for_operator=_is_for_operator(request))
+            or static_files.problem()
         )
     except DatabaseError:
         logger.exception("the database does not answer a readiness check")

@@ -71,7 +71,9 @@ class ReadProof(Schema):
         description="32 bytes, as the view returns it. For LOG: the hash that a registry stores. For WITHDRAWAL: the "
         "amount, in Gwei."
     )
-    value: str | None = Field(description="The word as a number, decimal. null: it isn't one.")
+    value: str | None = Field(
+        description="The word, or the part that `slotName` states, as a number, decimal. null: it isn't one."
+    )
     proof: str = Field(description="One RLP list of the trie's nodes, the root first.")
     root: ProofRoot
     view: ProofView
@@ -124,6 +126,7 @@ def _unsupported(request: BatchRequest) -> Iterator[BodyFault]:
 
 def _proof(shown: ReadableFact, destination: str) -> dict[str, Any]:
     fact, source, root = shown.fact, str(shown.source), shown.root_property
+    number = _number(fact, shown.word)
     block = {"accounts": {fact.address: {"props": [root]}}} if isinstance(fact, SlotFact) else {"header": [root]}
     batch = {"destinationChainId": destination, "data": {source: {f"block:{shown.block}": block}}}
     return {
@@ -132,7 +135,7 @@ def _proof(shown: ReadableFact, destination: str) -> dict[str, Any]:
         "blockNumber": str(shown.block),
         **_about(fact),
         "word": hex_data(shown.word),
-        "value": str(int.from_bytes(shown.word)) if _is_number(fact) else None,
+        "value": None if number is None else str(number),
         "proof": hex_data(shown.proof),
         "root": {
             "property": root,
@@ -144,10 +147,10 @@ def _proof(shown: ReadableFact, destination: str) -> dict[str, Any]:
     }
 
 
-def _is_number(fact: AccountFact | SlotFact | ReceiptPart | WithdrawalPart) -> bool:
-    if isinstance(fact, WithdrawalPart):
-        return True
-    return fact.log_index is None if isinstance(fact, ReceiptPart) else facts.is_number(fact)
+def _number(fact: AccountFact | SlotFact | ReceiptPart | WithdrawalPart, word: bytes) -> int | None:
+    if isinstance(fact, AccountFact | SlotFact):
+        return facts.number(fact, word)
+    return None if isinstance(fact, ReceiptPart) and fact.log_index is not None else int.from_bytes(word)
 
 
 def _about(fact: AccountFact | SlotFact | ReceiptPart | WithdrawalPart) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from accounts.form_input import is_hidden
+from batch_query_client.combining_marks import with_few_marks
 from queries.models import Batch
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
@@ -24,6 +25,11 @@ def public_request(batch: Batch) -> dict[str, Any]:
 
 
 def as_text(body: dict[str, Any]) -> str:
-    """Return the request as JSON in which nothing is hidden, such as marks that turn a text's direction."""
+    """Return the request as JSON in which nothing is hidden, and no character has many combining marks."""
     text = json.dumps(body, indent=2, ensure_ascii=False)
-    return _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1] if is_hidden(match[0]) else match[0], text)
+    text = with_few_marks(text, _escaped)
+    return _NOT_ASCII.sub(lambda match: _escaped(match[0]) if is_hidden(match[0]) else match[0], text)
+
+
+def _escaped(character: str) -> str:
+    return json.dumps(character)[1:-1]

@@ -220,7 +220,7 @@ def _read(attester: Attester, question: AttestationRequest, answer: bounded_http
     if isinstance(answer, Failed):
         return _refusal(attester, _FAILURE_CODES.get(type(answer), "unreachable"), str(answer))
     try:
-        return _read_answer(attester, question, answer.status, answer.content)
+        return _read_answer(attester, question, answer)
     except _RefusalError as refused:
         return _refusal(attester, refused.code, str(refused))
 
@@ -233,16 +233,16 @@ def _refusal(attester: Attester, code: str, reason: str) -> Refusal:
     return Refusal(attester.address, attester.host, code, f"{attester.host} {reason}.")
 
 
-def _read_answer(attester: Attester, question: AttestationRequest, status: int, content: bytes) -> Attestation:
+def _read_answer(attester: Attester, question: AttestationRequest, reply: bounded_http.HttpReply) -> Attestation:
     """Return the attestation in an attester's answer. Raises `_RefusalError`."""
     try:
-        answer = read_object(json.loads(content))
+        answer = read_object(json.loads(reply.content))
     except (ValueError, RecursionError):
-        if status != HTTPStatus.OK:
-            raise _RefusalError("unreachable", f"answered with HTTP status {status}") from None
+        if reply.status != HTTPStatus.OK:
+            raise _RefusalError("unreachable", reply.status_text) from None
         raise _RefusalError("bad_answer", "answered with something that is not a JSON object") from None
-    if status != HTTPStatus.OK:
-        raise _read_refusal(answer, status)
+    if reply.status != HTTPStatus.OK:
+        raise _read_refusal(answer, reply.status_text)
     try:
         block_hash, signature = read_data(answer.get("blockHash"), 32), read_data(answer.get("signature"))
     except ValueError:
@@ -256,10 +256,10 @@ def _read_answer(attester: Attester, question: AttestationRequest, status: int, 
     return Attestation(attester.address, block_hash, signature)
 
 
-def _read_refusal(answer: dict[str, Any], status: int) -> _RefusalError:
+def _read_refusal(answer: dict[str, Any], status_text: str) -> _RefusalError:
     code, sentence = answer.get("code"), answer.get("error")
     if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(sentence, str):
-        return _RefusalError("unreachable", f"answered with HTTP status {status}")
+        return _RefusalError("unreachable", status_text)
     # Logs and pages show an attester's text, so it is cut to one short printable line.
     printable = "".join(letter if letter.isprintable() else " " for letter in sentence[:_MAX_SENTENCE_CHARS])
     return _RefusalError(code, f"refused: {printable.rstrip('.')}")

@@ -18,6 +18,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+from chains.environment_proxies import NamedProxy, UnusableProxy, proxy_for
+
 if TYPE_CHECKING:
     import aiohttp
 
@@ -89,6 +91,13 @@ class HttpReply:
     """The header Content-Range: the range of these bytes, and the size of the whole."""
     retry_after: float = 0
     """The header Retry-After, in seconds from now. 0: none."""
+    proxy: str = ""
+    """The name of the proxy that sent the answer. Empty: none."""
+
+    @property
+    def status_text(self) -> str:
+        """Continue a sentence that begins with the server's name."""
+        return f"answered{f' through {self.proxy}' if self.proxy else ''} with HTTP status {self.status}"
 
 
 def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seconds: float, status: int) -> HttpRequest:
@@ -116,23 +125,29 @@ async def _send_all(session: "aiohttp.ClientSession", requests: Sequence[HttpReq
 
 
 async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
-    """Send the request. Raises `Failed`."""
+    """Send the request, through the environment's proxy if there is one. Raises `Failed`."""
     import aiohttp  # noqa: PLC0415 (slow to load, and most commands and pages send no requests)
 
     late = TimedOut(f"did not answer within {request.silence_seconds:g} seconds")
     if time.monotonic() < _rests_until.get(request.url, 0):
         raise late
+    by: NamedProxy | None = None
     try:
+        by = proxy_for(request.url)
         # The library's own time-out doesn't cover closing the connection.
         async with asyncio.timeout(request.total_seconds):
-            return await _answer(session, request)
+            return await _answer(by, session, request)
     except TimeoutError:
         failed: Failed = late
         _let_rest(request)
+    except UnusableProxy as unusable:
+        failed = Failed(f"can't be reached, because {unusable}")
+    except aiohttp.ClientHttpProxyError as refused:
+        failed = Failed(f"can't be reached (HTTP status {refused.status})")
     except (aiohttp.ClientError, OSError, ValueError) as error:
         failed = failure(error)
     # Raised outside of `except`, so that no chained exception shows the URL.
-    raise failed
+    raise type(failed)(f"{failed} through {by.name}") if by else failed
 
 
 def failure(error: Exception) -> Failed:
@@ -169,7 +184,7 @@ def _let_rest(request: HttpRequest) -> None:
         _rests_until[request.url] = now + request.rest_seconds
 
 
-async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
+async def _answer(by: NamedProxy | None, session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
     import aiohttp  # noqa: PLC0415 (slow to load)
     from yarl import URL  # noqa: PLC0415 (aiohttp loads it)
 
@@ -184,11 +199,12 @@ async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> Htt
         ),
         allow_redirects=False,
         ssl=True if request.tls is None else request.tls,
+        proxy=by.url if by else None,
     ) as response:
         url = _redirected(request.url, response) if request.redirects else None
         if url is None:
-            return await _read(response, request)
-    return await _answer(session, replace(request, url=url, redirects=request.redirects - 1))
+            return replace(await _read(response, request), proxy=by.name if by else "")
+    return await _answer(proxy_for(url), session, replace(request, url=url, redirects=request.redirects - 1))
 
 
 def _redirected(url: str, response: "aiohttp.ClientResponse") -> str | None:
@@ -269,7 +285,8 @@ class _Exchanges:
             cookie_jar=aiohttp.DummyCookieJar(),
             # Some providers refuse the names of libraries.
             headers={"User-Agent": "batch-query-service"},
-            trust_env=True,
+            # `proxy_for` chooses proxies: aiohttp would use one for this machine too.
+            trust_env=False,
         )
 
     def _close(self) -> None:

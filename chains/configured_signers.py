@@ -251,7 +251,7 @@ class RemoteSigner(Table):
         _at_a_time[self.url] = 1 if is_late else min(_AT_A_TIME, 2 * _at_a_time.get(self.url, _AT_A_TIME))
         for answer in answers:
             if isinstance(answer, Failed) or answer.status != HTTPStatus.OK:
-                said = answer if isinstance(answer, Failed) else f"answered with HTTP status {answer.status}"
+                said = answer if isinstance(answer, Failed) else answer.status_text
                 logger.warning("the signing service %s %s", self.host, said)
         return answers
 

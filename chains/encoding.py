@@ -6,6 +6,7 @@ RLP is read strictly: a value has only one valid encoding.
 import re
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from io import BytesIO
 from itertools import chain
 from typing import Any
@@ -16,13 +17,20 @@ _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 
 def checksummed(text: str) -> str | None:
     """Return the address with its EIP-55 checksum. None if the text is no address or has a wrong checksum."""
-    if not _ADDRESS.fullmatch(text):
-        return None
-    # This import is slow, and each start of a process loads this module.
-    from eth_utils.address import to_checksum_address  # noqa: PLC0415
+    return _checksummed(text) if _ADDRESS.fullmatch(text) else None
 
-    digits, right = text[2:], to_checksum_address(text)
-    return right if digits in {digits.lower(), digits.upper(), right[2:]} else None
+
+# Pages show the same addresses again and again. The cache never holds other texts, which may be long.
+@lru_cache(maxsize=4096)
+def _checksummed(text: str) -> str | None:
+    # This import is slow, and each start of a process loads this module.
+    from eth_hash.auto import keccak  # noqa: PLC0415
+
+    digits, lower, upper = text[2:], text[2:].lower(), text[2:].upper()
+    # A letter is upper case where the hash has a digit of 8 or more. eth_utils needs twice the time for this.
+    letters = zip(lower, upper, keccak(lower.encode()).hex(), strict=False)
+    right = "".join([large if digit > "7" else small for small, large, digit in letters])
+    return f"0x{right}" if digits in {lower, upper, right} else None
 
 
 def fault(text: str) -> str:

@@ -4,22 +4,64 @@ import logging
 import os
 import shutil
 import tempfile
+import time
+from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import django
+from django.conf import settings
 from django.core.checks import run_checks
 from django.core.management.base import CommandError
 from django.db import connection
 from gunicorn.errors import HaltServer
 from gunicorn.glogging import Logger
+from gunicorn.workers.gthread import ThreadWorker
 
+from config import static_files
 from config.configured_chains import get_chains
 from config.logs import to_console
 
-worker_class = "gthread"
+# Seconds, and connections of a process at the same time. gunicorn accepts at most 1,000.
+_PAUSE_SECONDS, _MAX_PAUSED = 1, 200
+
+
+class worker_class(ThreadWorker):  # noqa: N801 (gunicorn's name of the setting)
+    """A worker with threads that makes pauses between the requests of a client that is ahead of its share.
+
+    Endless cheap requests would also delay other clients, such as requests that are refused. No thread waits.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.pausing = WeakSet[Any]()
+        """Sockets whose next request has to wait."""
+        self._paused = deque[tuple[float, Any, Any]]()
+
+    def finish_request(self, conn: Any, fs: Any) -> None:
+        pauses = conn.sock in self.pausing and self.alive and len(self._paused) < _MAX_PAUSED
+        self.pausing.discard(conn.sock)
+        if pauses:
+            self._paused.append((time.monotonic() + _PAUSE_SECONDS, conn, fs))
+        else:
+            super().finish_request(conn, fs)
+
+    def murder_pending(self) -> None:
+        """Also continue with connections whose pause is over. The server calls this at least once a second."""
+        super().murder_pending()
+        while self._paused and (self._paused[0][0] <= time.monotonic() or not self.alive):
+            super().finish_request(*self._paused.popleft()[1:])
+
+
+def post_request(worker: worker_class, _: Any, environ: dict[str, Any], __: Any) -> None:
+    # `config.processor_rate` sets it.
+    if environ.get("batch_query_service.pauses"):
+        worker.pausing.add(environ["gunicorn.socket"])
+
+
 timeout = 60
 # This is longer than nginx's 60 s. Otherwise a connection could be closed while a request is on its way.
 keepalive = 75
@@ -91,8 +133,12 @@ def _check() -> None:
         raise SystemExit(str(error)) from None
     if wrong := [str(message) for message in messages if message.is_serious()]:
         raise SystemExit("\n".join(wrong))
+    logger = logging.getLogger("config.gunicorn")
     for message in messages:
-        logging.getLogger("config.gunicorn").warning(message.msg)
+        logger.warning(message.msg)
+    # An attester has no files.
+    if settings.STATIC_ROOT and (lacking := static_files.problem()):
+        logger.error("%s The folder is %s.", lacking, settings.STATIC_ROOT)
 
 
 def on_exit(_: Any) -> None:

@@ -166,6 +166,14 @@ def _postgresql(url: str) -> dict[str, Any]:
     return parsed if parsed.get("ENGINE") == "django.db.backends.postgresql" and parsed["NAME"] else {}
 
 
+def _unknown_options(server: dict[str, Any]) -> list[str]:
+    """Return the options of a database's URL that the installed libpq doesn't know. Other programs know more."""
+    from psycopg.pq import Conninfo  # noqa: PLC0415 (slow to load, and SQLite doesn't need it)
+
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    return sorted(server.get("OPTIONS", {}).keys() - known)
+
+
 def _generated(path: Path) -> str:
     """Return the secret in the file. The first start generates it.
 
@@ -196,6 +204,8 @@ CLIENT_ADDRESS_HEADER = env.str(
     "",
     validate=validate.Regexp(r"[A-Za-z0-9-]*\Z", error="Must be a header's name such as X-Real-IP, not {input!r}."),
 )
+# All clients seem to have the proxy's address. Then no address has a share of a processor.
+IS_CLIENT_HIDDEN = _is_behind_tls_proxy and not CLIENT_ADDRESS_HEADER
 
 # The folder for files that the installation makes: the SQLite database, generated secrets, collected static files.
 STATE_DIR: Path = env.folder("STATE_DIR", str(BASE_DIR / ".state"))
@@ -235,6 +245,8 @@ MAX_QUERIES_PER_MINUTE = env.int(
 MAX_OPEN_BATCHES = env.int("MAX_OPEN_BATCHES", 1000, validate=_ONE_OR_MORE)
 # Maximum sign-ins that a client address may start in a minute.
 MAX_SIGN_INS_PER_MINUTE = env.int("MAX_SIGN_INS_PER_MINUTE", 20, validate=_ONE_OR_MORE)
+# Maximum share of a processor, in percent, that a client address may use in each process of the web server.
+PROCESSOR_PERCENT = env.int("PROCESSOR_PERCENT", 25, validate=_ONE_OR_MORE)
 # Hours without a request after which a session ends.
 SESSION_IDLE_HOURS = env.int("SESSION_IDLE_HOURS", 24, validate=validate.Range(min=1, max=336))
 # Seconds for which a worker holds a lane without renewing it. Then another worker may take the lane. Only tests and the
@@ -286,6 +298,10 @@ if BROKER_URL and not _is_url(BROKER_URL, "redis", "rediss", "amqp", "amqps"):
     )
 if _database_url and not (_server := _postgresql(_database_url)):
     _faults.append("DATABASE_URL must be postgresql://user:password@host:port/database.")
+elif _database_url and (_unknown := _unknown_options(_server)):
+    _faults.append(
+        f"DATABASE_URL has options that PostgreSQL's library libpq doesn't know: {', '.join(_unknown)}. Leave them out."
+    )
 # Neither is quoted: the secret is one, and the URL may hold one.
 if OPERATOR_WEBHOOK_URL and not _is_url(OPERATOR_WEBHOOK_URL, "http", "https"):
     _faults.append("OPERATOR_WEBHOOK_URL must be an http or https URL.")
@@ -311,8 +327,10 @@ _https = BASE_URL.startswith("https:")
 ALLOWED_HOSTS = [re.sub(r":\d+$", "", urlsplit(BASE_URL).netloc), *_other_hosts]
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
-# A browser accepts a cookie with this prefix only from this host, over https (RFC 6265bis).
-SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = (f"{'__Host-' * _https}{name}" for name in ("sessionid", "csrftoken"))
+# A browser accepts a cookie with this prefix only from this host, over https (RFC 6265bis). Over http, browsers share
+# cookies between ports, so other programs on this host set and end cookies of the usual names.
+_cookie_prefix = "__Host-" if _https else f"bqs-{urlsplit(BASE_URL).port or 80}-"
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = (f"{_cookie_prefix}{name}" for name in ("sessionid", "csrftoken"))
 SECURE_HSTS_SECONDS = _hsts_seconds if _https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = bool(SECURE_HSTS_SECONDS)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _is_behind_tls_proxy else None
@@ -412,8 +430,10 @@ MIDDLEWARE = [
     "config.request_log.RequestMiddleware",
     "queries.api_endpoint.JsonErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "config.unusual_requests.AnyVersionMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "corsheaders.middleware.CorsMiddleware",
+    "config.processor_rate.ProcessorRateMiddleware",
     "config.unusual_requests.UnusualRequestMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -422,6 +442,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "config.drawn_marks.DrawnMarksMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -485,6 +506,8 @@ LOGIN_URL = "accounts:sign_in"
 LOGIN_REDIRECT_URL = "explorer:dashboard"
 SESSION_ENGINE = "accounts.idle_sessions"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
+# Other programs on this host also use the cookie that Django has for messages.
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 
 # A program without the CSRF token gets JSON, like every program.
 CSRF_FAILURE_VIEW = "accounts.sign_in_views.csrf_failure"

@@ -1,5 +1,12 @@
-"""The storage of collected static files."""
+"""The storage of collected static files, and a check that this version's files are collected."""
 
+import filecmp
+from functools import cache
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.staticfiles.apps import StaticFilesConfig
+from django.contrib.staticfiles.finders import get_finders
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 _IMPORTS = (
@@ -18,4 +25,33 @@ class StaticFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[
     imports of files that don't exist. This class processes only the project's own folders.
     """
 
+    def stored_name(self, name: str) -> str:
+        """Return the file's name with its hash. Return the name itself if files are missing, so that pages work."""
+        return name if problem() else str(super().stored_name(name))
+
     patterns = (*CompressedManifestStaticFilesStorage.patterns, ("js/*.js", _IMPORTS), ("vendor/*.js", _IMPORTS))
+
+
+def problem() -> str:
+    """Return a sentence if not all files of this version were collected when the process began. Otherwise, empty."""
+    is_needed = settings.STORAGES["staticfiles"]["BACKEND"] == f"{__name__}.{StaticFilesStorage.__name__}"
+    return _problem(Path(settings.STATIC_ROOT)) if is_needed and not settings.DEBUG else ""
+
+
+@cache
+def _problem(folder: Path) -> str:
+    # A process reads the list of files once, so files that are collected later don't help it.
+    if (folder / StaticFilesStorage.manifest_name).is_file() and _are_collected(folder):
+        return ""
+    return (
+        "The pages' files of this version are missing in STATE_DIR: run manage.py collectstatic with the web server's "
+        "STATE_DIR, then restart the web server."
+    )
+
+
+def _are_collected(folder: Path) -> bool:
+    found = (each for finder in get_finders() for each in finder.list(StaticFilesConfig.ignore_patterns))
+    try:
+        return all(filecmp.cmp(storage.path(name), folder / name, shallow=False) for name, storage in found)
+    except OSError:
+        return False

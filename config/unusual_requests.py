@@ -1,13 +1,20 @@
-"""Middleware for unusual requests: HEAD, the character NUL, large forms, another name of this machine, a wrong host."""
+"""Middleware for unusual requests: HEAD, NUL, large and malformed forms, another name of this machine, a wrong host."""
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import BadRequest, DisallowedHost
 from django.db import DataError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotModified,
+    HttpResponseRedirect,
+    UnreadablePostError,
+)
 from django.http.response import HttpResponseBase
 from django.template import loader
 
@@ -39,9 +46,7 @@ class UnusualRequestMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        # None of our cookies has a backslash. Python takes the square of their number before 3.11.10 and 3.12.6, and
-        # reads "\000" as NUL.
-        request.META["HTTP_COOKIE"] = request.META.get("HTTP_COOKIE", "").replace("\\", "")[:_MOST_OF_COOKIES]
+        request.META["HTTP_COOKIE"] = _own_cookies(request.META.get("HTTP_COOKIE", ""))
         try:
             request.get_host()
         except DisallowedHost:
@@ -51,7 +56,9 @@ class UnusualRequestMiddleware:
                 return HttpResponseRedirect(settings.BASE_URL + request.get_full_path())
             request.META["HTTP_HOST"] = urlsplit(settings.BASE_URL).netloc
         # The API and the form of a batch have limits of their own.
-        if request.path not in settings.API_PATHS and request.path not in settings.LARGE_FORM_PATHS:
+        if request.path in settings.LARGE_FORM_PATHS:
+            _read_form(request)
+        elif request.path not in settings.API_PATHS:
             if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST_OF_FORM:
                 return _refusal(request, f"The body is larger than {_MOST_OF_FORM} bytes.", 413, "too_large")
             if request.content_type == "multipart/form-data":
@@ -67,6 +74,45 @@ class UnusualRequestMiddleware:
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponseBase | None:
         return _refusal(request, _NUL) if isinstance(error, DataError) and "NUL" in str(error) else None
+
+
+class AnyVersionMiddleware:
+    """Middleware that answers a GET with `If-None-Match: *` by 304 if there is an answer 200 (RFC 9110, 13.1.2).
+
+    The client requests a representation only if there is none, whichever it may have. Views compare ETags.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        has_any = request.META.get("HTTP_IF_NONE_MATCH", "").strip() == "*"
+        if not has_any or response.status_code != 200 or request.method not in {"GET", "HEAD"}:
+            return response
+        headers = {name: value for name, value in response.items() if not name.startswith("Content-")}
+        not_modified = HttpResponseNotModified(headers=headers)
+        not_modified.cookies = response.cookies
+        response.close()
+        return not_modified
+
+
+def _read_form(request: HttpRequest) -> None:
+    """Read the form, before the CSRF check does. Raises `BadRequest` where Django's parser fails."""
+    try:
+        with suppress(UnreadablePostError):
+            request.POST  # noqa: B018 (it is read, and kept)
+    except TypeError:
+        raise BadRequest("A part of the form numbers only some pieces of a parameter (RFC 2231).") from None
+
+
+def _own_cookies(header: str) -> str:
+    """Return the service's own cookies. Other programs on this host may set any number of others."""
+    names = (settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
+    own = (cookie for cookie in header.split(";") if cookie.partition("=")[0].strip() in names)
+    # None of ours has a backslash. Python takes the square of their number before 3.11.10 and 3.12.6, and reads "\000"
+    # as NUL.
+    return ";".join(own).replace("\\", "")[:_MOST_OF_COOKIES]
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

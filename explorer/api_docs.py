@@ -9,6 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from queries.api import api
@@ -60,16 +62,16 @@ class ApiOperation:
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """Show every endpoint and schema of the API, then the codes of errors."""
-    context = {
-        "groups": _groups(),
-        "schemas": _schemas(),
-        "error_codes": ERROR_CODES,
-        "base_url": settings.BASE_URL,
-    }
-    return render(request, "explorer/api_docs/page.html", context)
+    return render(request, "explorer/api_docs/page.html", {"content": _content(settings.BASE_URL)})
 
 
 @cache
+def _content(base_url: str) -> SafeString:
+    """Render what all readers see. It stays the same while this process runs."""
+    context = {"groups": _groups(), "schemas": _schemas(), "error_codes": ERROR_CODES, "base_url": base_url}
+    return render_to_string("explorer/api_docs/_content.html", context)
+
+
 def _groups() -> Sequence[tuple[str, str, Sequence[ApiOperation]]]:
     """Return the operations by tag, each with the tag's name and description."""
     operations = [
@@ -102,7 +104,6 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> ApiOpera
     )
 
 
-@cache
 def _schemas() -> Sequence[tuple[str, Mapping[str, Any], Sequence[SchemaField]]]:
     """Return the schemas with their names and fields. An enumeration has no fields."""
     schemas = api.get_openapi_schema()["components"]["schemas"]

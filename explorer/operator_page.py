@@ -60,9 +60,13 @@ def operator(request: HttpRequest) -> HttpResponse:
     found = findings.findings()
     watches = {watch.chain_id: watch for watch in ChainWatch.objects.all()}
     context = {
-        # The first sentence is the cause, and the others say what to do, or why.
         "needs": [
-            (*finding.sentence.partition(". "), finding in found.problems, _LISTS.get(finding.code))
+            (
+                finding.cause,
+                finding.sentence.removeprefix(finding.cause),
+                finding in found.problems,
+                _LISTS.get(finding.code),
+            )
             for finding in (*found.problems, *found.notices)
         ],
         "stops": stops.stoppable(),

@@ -1,8 +1,10 @@
 """The page "Why does my read revert?": what a facts registry lacks for a read, and the request that proves it."""
 
 import json
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +36,17 @@ from proving.registries.deployments import Registry
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.query_parameters import Number
 
-_tables: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_tables: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 ERRORS: dict[str, dict[str, Any]] = _tables["error"]
 """Errors of the contracts by signature, as the file describes them."""
 
-_SIGNATURES = {keccak(text=signature)[:4].hex(): signature for signature in ERRORS}
+TEXTS: dict[str, str] = {text: sentence for sentence, texts in _tables["text"].items() for text in texts}
+"""Sentences about the reader's `Error(string)` by its text."""
+EMPTY: str = _tables["empty"]
+
+_TEXT, _PANIC = "Error(string)", "Panic(uint256)"
+_SIGNATURES = {keccak(text=signature)[:4]: signature for signature in (*ERRORS, _TEXT, _PANIC)}
+_DATA = re.compile(r"(?:0x)?((?:[0-9a-f]{2})*)", re.IGNORECASE)
 _PROPERTIES = {
     fields.__name__: {str(field.value): field.name for field in fields}
     for fields in (AccountField, EntryField, HeaderField)
@@ -52,8 +60,8 @@ _LABELS = {
     "log": "Log in receipt",
     "timestamp": "Unix time",
 }
-# Maximum characters of revert data: the longest error has five words, and a text may be longer.
-_MOST_CHARACTERS = 2000
+# Maximum characters of revert data. The web server accepts no longer address.
+_MOST_CHARACTERS = 8000
 
 
 class ContractRead(FactFilters):
@@ -73,12 +81,15 @@ def page(request: HttpRequest) -> HttpResponse:
     if not fact_list.may_search(request):
         return redirect_to_login(request.get_full_path())
     typed = typed_filters.typed(request.GET)
-    if pasted := request.GET.get("revert", "").strip()[:_MOST_CHARACTERS]:
+    # Without anything typed, the form describes a read that reverted without data.
+    pasted = request.GET.get("revert", "").strip()[:_MOST_CHARACTERS]
+    is_pasted = bool(pasted) or ("revert" in request.GET and not typed)
+    if pasted:
         typed["revert"] = pasted
     faults: Mapping[str, str] = {}
     context: dict[str, Any] = {"sources": fact_list.source_chains(), "destinations": fact_list.destination_chains()}
     try:
-        if pasted:
+        if is_pasted:
             context |= _decoded(pasted)
             typed |= context["fields"]
         read = typed_filters.read(ContractRead, typed)
@@ -98,19 +109,71 @@ def _fault(name: str, code: str) -> UnreadableFilters:
 
 
 def _decoded(text: str) -> dict[str, Any]:
-    """Return an error, and the fields of the form that its arguments fill in. Raises `UnreadableFilters`."""
+    """Return what revert data says, and the fields of the form that its arguments fill in.
+
+    Errors of other contracts may wrap ours. Raises `UnreadableFilters`.
+    """
+    match = _DATA.fullmatch("".join(text.split()).strip("\"',"))
+    if match and not match[1]:
+        return {"sentence": EMPTY, "fields": {}}
+    data = bytes.fromhex(match[1]) if match else b""
+    outer, name = _error(data), _SIGNATURES.get(data[:4])
+    # Only data that is cut off has a known selector, and arguments that don't decode.
+    if len(data) < 4 or (name and not outer):
+        raise _fault("revert", "not_an_error")
+    name = name or hex_data(data[:4])
+    errors = [error for error in (outer, *map(_error, _wrapped(data))) if error]
+    for error in errors:
+        if "fields" in error:
+            return error if error is outer else error | {"wrapper": name}
+    others = errors[0] if errors else {"signature": name, "values": hex_data(data[4:]), "sentence": ""}
+    whose = _tables["checks" if others["signature"] == _PANIC else "others"]
+    return others | {"sentence": f"{whose} {others['sentence']}", "fields": {}}
+
+
+def _error(data: bytes) -> dict[str, Any] | None:
+    """Return an error. None: its selector is unknown, or it doesn't decode. Another contract's has no `fields`."""
+    arguments = data[4:]
     try:
-        data = bytes.fromhex(text.removeprefix("0x"))
-        signature = _SIGNATURES[data[:4].hex()]
-        values = decode(list(filter(None, signature.partition("(")[2][:-1].split(","))), data[4:])
-        error, shown = ERRORS[signature], list(map(_shown, values))
-        fields = dict(zip(error.get("fields", ()), shown, strict=False)) | error.get("typed", {})
-        if "properties" in error:
-            number = fields["property"]
-            fields["property"] = _PROPERTIES[error["properties"]].get(number, number)
-    except (ValueError, KeyError, DecodingError):
-        raise _fault("revert", "not_an_error") from None
-    return {"signature": signature, "values": ", ".join(shown), "sentence": error["sentence"], "fields": fields}
+        signature = _SIGNATURES[data[:4]]
+        if signature == _TEXT:
+            text = _bytes_at(arguments, int.from_bytes(arguments[:32])).decode(errors="replace")
+            ours = {"sentence": TEXTS[text], "fields": {}} if text in TEXTS else {"sentence": ""}
+            return {"signature": signature, "values": f"“{''.join(map(_visible, text))}”"} | ours
+        values = decode(list(filter(None, signature.partition("(")[2][:-1].split(","))), arguments)
+    except (KeyError, ValueError, DecodingError):
+        return None
+    shown = list(map(_shown, values))
+    found: dict[str, Any] = {"signature": signature, "values": ", ".join(shown)}
+    if signature == _PANIC:
+        return found | {"sentence": _tables["panic"].get(hex(values[0]), "")}
+    error = ERRORS[signature]
+    fields = dict(zip(error.get("fields", ()), shown, strict=False)) | error.get("typed", {})
+    if "properties" in error:
+        number = fields["property"]
+        fields["property"] = _PROPERTIES[error["properties"]].get(number, number)
+    return found | {"sentence": error["sentence"], "fields": fields}
+
+
+def _wrapped(data: bytes) -> Iterator[bytes]:
+    """Return the byte strings among an error's arguments, also those in other byte strings."""
+    for place in range(4, len(data), 4):
+        with suppress(ValueError):
+            yield _bytes_at(data, place)
+
+
+def _bytes_at(data: bytes, place: int) -> bytes:
+    """Return a byte string as the ABI writes it: a length, and the bytes. Raises `ValueError` if bytes are missing."""
+    start = place + 32
+    end = start + int.from_bytes(data[place:start])
+    if end > len(data):
+        raise ValueError
+    return data[start:end]
+
+
+def _visible(letter: str) -> str:
+    """Return a letter, or its code if it can't be seen, or turns those next to it."""
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
 
 
 def _shown(value: Any) -> str:

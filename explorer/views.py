@@ -72,7 +72,10 @@ class HtmxRequest(HttpRequest):
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
     """Show one batch, with page number `page` of the queries that match `QueryFilters`."""
     number = known(request.GET, "page", PAGE.fullmatch)
-    return _batch_page(request, internal_id, QuerySelection(number, QueryFilters.of(request.GET)))
+    steps_first = request.GET.get("steps") == "first"
+    return _batch_page(
+        request, internal_id, QuerySelection(number, QueryFilters.of(request.GET), steps_first=steps_first)
+    )
 
 
 @never_cache
@@ -96,7 +99,7 @@ def _batch_page(
     The status isn't 304, because htmx 2 would swap the empty body into the page.
     """
     if request.htmx:
-        part = fragment.read(internal_id, wanted)
+        part = fragment.read(internal_id, wanted, request.user if isinstance(request.user, User) else None)
         if part is None:
             return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
         if request.GET.get("version") == part.version:
@@ -107,7 +110,8 @@ def _batch_page(
         page = batch_page.read(internal_id, wanted)
         if page is None:
             return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
-        part = fragment.render(page, reading=read)
+        is_own = page.batch.user_id == request.user.pk
+        part = fragment.render(page, is_own=is_own, reading=read)
         of_query = [wanted.only] if wanted.only else []
         context = {
             "page": page,
@@ -116,7 +120,7 @@ def _batch_page(
             "title": part.title,
             "announcement": part.announcement,
             "fragment": part.of(request),
-            "is_own": page.batch.user_id == request.user.pk,
+            "is_own": is_own,
             "label_fault": label_fault,
             "typed_label": request.POST.get("label", ""),
             **_request(page),

@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import F, Q
 from eth_utils.crypto import keccak
 
+from batch_query_client.amounts import is_amount
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.nodes import questions
@@ -24,6 +25,7 @@ from proving.models import AccountProof, ProvenTransaction, SlotProof
 from proving.registries.deployments import Registry, selector
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, QueryKind
+from queries.storage_layout import Part
 from queries.waits import Value, WaitReason, wait
 
 
@@ -174,6 +176,13 @@ def is_number(fact: Fact) -> bool:
             return False
         case SlotFact() | TimeFact():
             return True
+
+
+def number(fact: Fact, word: bytes) -> int | None:
+    """Return the number that a fact's word is, or the part of the word that a slot's name states. None: it is none."""
+    if isinstance(fact, SlotFact):
+        return Part.stated(fact.name).number(int.from_bytes(word), is_amount=is_amount(fact.name))
+    return int.from_bytes(word) if is_number(fact) else None
 
 
 def may_be_told(batch: Batch, query: Query) -> bool:

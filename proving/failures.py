@@ -1,16 +1,17 @@
 """Failed transactions: why each failed, and how often the same was sent in vain.
 
 A failure counts for what was sent, whoever asked for it: for facts in a registry, or for a connection's path. A try
-after two failures gets a higher gas limit, and there are few tries.
+after two failures gets a higher gas limit, and there are few tries. A reorganisation of the destination is no try
+(`counted`).
 """
 
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Self, TypeVar
 
 from django.conf import settings
 from django.db.models import F, OuterRef, QuerySet, Subquery
@@ -44,10 +45,13 @@ class Failure:
     reason: WaitReason
 
 
-def why(rpc: RpcClient, tx: Transaction, *, gas_used: int, gas_limit: int, block: int) -> Failure:
+def why(
+    rpc: RpcClient, tx: Transaction, *, gas_used: int, gas_limit: int, block: int, was_reorganised: bool = False
+) -> Failure:
     """Find out why a transaction failed in a block.
 
     The call is repeated after the block before, and after the block itself, which may be the first one of a fork.
+    `was_reorganised`: the monitor has seen a reorganisation of the destination since the transaction was simulated.
     """
     sender, to, data, before = tx.signer.address, tx.to or None, bytes(tx.data), block - 1
     limits = (gas_limit, _MORE_GAS * gas_limit)
@@ -59,7 +63,7 @@ def why(rpc: RpcClient, tx: Transaction, *, gas_used: int, gas_limit: int, block
     cause = FailureCause.REVERTED
     if is_short and gas_used > gas_limit / 2:
         cause = FailureCause.OUT_OF_GAS
-    elif any(revert_reason(more.data).name in OUTDATED for more in reverts):
+    elif was_reorganised and any(revert_reason(more.data).name in OUTDATED for more in reverts):
         cause = FailureCause.OUTDATED
     elif not reverts and not any(isinstance(more, bytes) for _, more in repeated) and gas_used > USED * gas_limit:
         cause = FailureCause.OUT_OF_GAS
@@ -76,6 +80,9 @@ def why(rpc: RpcClient, tx: Transaction, *, gas_used: int, gas_limit: int, block
 
 # Maximum tries, and maximum reverts that nothing explains.
 _MOST_TRIES, _MOST_REVERTS = 4, 2
+# Maximum reverts that reorganisations explain. A deep reorganisation makes about three transactions for a fact revert:
+# those of the header, of the time, and of the fact itself.
+_MOST_OUTDATED = 16
 # After so many tries, the gas limit must be higher than the highest that failed by this factor.
 _ALIKE, _HIGHER = 2, 1.5
 # Maximum failures of a path that are read.
@@ -97,7 +104,7 @@ class Tries:
 
     count: int = 0
     reverts: int = 0
-    """The tries that neither a lack of gas nor a reorganisation explains."""
+    """The tries that no lack of gas explains, and no reorganisation."""
     highest: int = 0
     """The highest gas limit that was too low."""
     last: WaitReason | None = None
@@ -134,6 +141,24 @@ class Tries:
 
 
 NO_TRIES = Tries()
+
+Key = TypeVar("Key")
+
+
+def counted(failed: Mapping[Key, FailedTransaction]) -> list[Key]:
+    """Return the keys of the failures that count as tries.
+
+    After a reorganisation of the destination, the chain may mine the dropped transactions again, and they revert.
+    Nobody can prevent that, and the next transactions build on the new blocks. So a revert for an unknown block doesn't
+    count if the monitor has seen the transaction, or another one of ours on the chain, leave its block (`OUTDATED`).
+
+    This rule has a limit. A node of the source chain can't make transactions leave their blocks. The destination's
+    sequencer can, and a node of the destination can pretend it. Therefore all failures count if the outdated ones are
+    many. Transactions that were sent together count once.
+    """
+    outdated = {key: each.created_at for key, each in failed.items() if each.cause == FailureCause.OUTDATED}
+    is_credible = len({*outdated.values()}) <= _MOST_OUTDATED
+    return [key for key in failed if not (is_credible and key in outdated)]
 
 
 @dataclass(frozen=True)
@@ -177,7 +202,7 @@ def of_path(registry: Deployment) -> Tries:
     newest = needed.exclude(succeeded=None).order_by("-pk").values_list("pk", "succeeded")[:_OF_PATH]
     failed = [pk for pk, _ in itertools.takewhile(lambda row: not row[1], newest)]
     recent = _recent(Transaction.objects.filter(pk__in=failed)) if failed else {}
-    return Tries.of((transaction, True) for transaction in recent.values())
+    return Tries.of((recent[pk], True) for pk in counted(recent))
 
 
 def _recent(transactions: QuerySet[Transaction]) -> dict[int, FailedTransaction]:

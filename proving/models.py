@@ -245,7 +245,7 @@ class FailureCause(models.TextChoices):
     """Why a mined transaction failed."""
 
     OUT_OF_GAS = "out_of_gas"
-    OUTDATED = "outdated"  # after its simulation, a reorganisation changed what it rests on
+    OUTDATED = "outdated"  # after its simulation, a reorganisation has changed what it rests on
     REVERTED = "reverted"  # for any other reason
 
 
@@ -281,7 +281,8 @@ class Transaction(models.Model):
     block_number = models.PositiveBigIntegerField(null=True)
     block_hash = models.CharField(max_length=66, blank=True)
     succeeded = models.BooleanField(null=True)
-    # Empty if it didn't fail, or if an earlier version stored it.
+    # Empty if it didn't fail, or if an earlier version stored it. While it is pending: OUTDATED if a reorganisation has
+    # come after its simulation.
     failure = models.CharField(max_length=10, choices=FailureCause.choices, null=True)  # noqa: DJ001 (SQLite copies no table for it)
     gas_used = models.PositiveBigIntegerField(default=0)
     # The expected gas (`proving.packing.gas`), with which nodes' later estimates are compared. 0 if unknown.
@@ -485,16 +486,17 @@ class Stop(models.Model):
     @property
     def sentence_for_operators(self) -> str:
         """Return the sentence with who stopped, which users don't see."""
-        return f"{self.sentence.rstrip('.')}. By {self.by}." if self.code == StopCode.OPERATOR else self.sentence
+        sentence = self.wait.for_operators
+        return f"{sentence.rstrip('.')}. By {self.by}." if self.code == StopCode.OPERATOR else sentence
 
 
 class ChainHead(models.Model):
-    """A destination's head when a worker last saw it. Pages count confirmations from it without asking a chain."""
+    """A chain's head when a worker last saw it. Pages count confirmations from it without asking a chain."""
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
     number = models.PositiveBigIntegerField()
     final = models.PositiveBigIntegerField()  # the newest final block
-    seen_at = models.DateTimeField()
+    seen_at = models.DateTimeField()  # when a node first reported this newest block
     gas_limit = models.PositiveBigIntegerField(db_default=0, default=0)  # of its block; 0: not known
     gas_prices = models.CharField(
         max_length=20, db_default="", default=""
@@ -502,6 +504,7 @@ class ChainHead(models.Model):
     gas_prices_at = models.DateTimeField(null=True)  # when that record replaced another one
     gas_scale = models.FloatField(db_default=1, default=1)  # `GasPrices.scale`, as measured
     timestamp = models.PositiveBigIntegerField(db_default=0, default=0)  # of its block; 0: not known
+    final_timestamp = models.PositiveBigIntegerField(null=True)  # null: no node reports a final block
     # The coming fork: its time `at`, the number of `nodes` that tell it, and whether it is `known`.
     fork = models.JSONField(null=True)
 

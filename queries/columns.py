@@ -123,6 +123,9 @@ PASSING_CODES = frozenset(
 )
 """Codes about transactions with which submitting the batch again can succeed."""
 
+LASTING_REASONS = frozenset({"genesis_not_proven", "other_accounts"})
+"""Codes of waits for a proof that no later try gets: the chain began with another state, or has other accounts."""
+
 
 @dataclass(frozen=True)
 class AdmissionRejection:
@@ -132,6 +135,7 @@ class AdmissionRejection:
     reason: WaitReason | str  # text for a submission's error
     retryable: bool  # whether submitting the same batch again can succeed
     source: int | None = None  # None: the reason isn't about a single source chain
+    is_certain: bool = False  # no node of the chain could say otherwise, see `SelectedBlocks.is_certain`
 
 
 EarlyCheck = Callable[[int, int | None, int | None], AdmissionRejection | None]

@@ -9,7 +9,10 @@ from queries.models import Batch
 MAX_CHARS = 100
 # Characters of these kinds that separate words would become spaces.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-FAULT = f"A label has 1 to {MAX_CHARS} visible characters, and holds no API key, because others may see it."
+FAULT = (
+    f"A label has 1 to {MAX_CHARS} visible characters, with at most 4 combining marks each, and no API key, because "
+    "others may see it."
+)
 
 
 def valid(text: str) -> str:

@@ -5,6 +5,8 @@ compare both with compiled contracts.
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -18,6 +20,8 @@ from queries.strict_json import invalid, shown, text_type
 _MOST_KEYS, _MOST_BYTES = 16, 1024
 # Numbers of slots, and of slots that a struct may have.
 _WORDS, _MEMBERS = 1 << 256, 1 << 64
+ALL = _WORDS - 1
+"""A word with all bits."""
 _NUMBER, _KEY = "(0x[0-9a-fA-F]{1,64}|[0-9]{1,78})", "(0x[0-9a-fA-F]{1,64}|-?[0-9]{1,78})"
 _KEY_TYPE = "^(string|bytes([1-9]|[12][0-9]|3[0-2])?)$"
 # Digits that an address has when some are missing, or are too many.
@@ -42,7 +46,8 @@ def slot_hex(value: object) -> str:
     return f"0x{int(value, 16):064x}"
 
 
-def _int(text: str) -> int:
+def integer(text: str) -> int:
+    """Return a number that is written as in keys."""
     return int(text, 16 if text.startswith("0x") else 10)
 
 
@@ -50,7 +55,7 @@ def read_number(value: object) -> int | None:
     """Return a number of 256 bits that is written as in keys; None for anything else."""
     if not isinstance(value, str) or not re.fullmatch(_NUMBER, value, re.ASCII):
         return None
-    return number if (number := _int(value)) < _WORDS else None
+    return number if (number := integer(value)) < _WORDS else None
 
 
 def _number(value: object) -> str:
@@ -64,7 +69,7 @@ def _value(value: object) -> str:
     if (
         not isinstance(value, str)
         or not re.fullmatch(_KEY, value, re.ASCII)
-        or not -_WORDS // 2 <= _int(value) < _WORDS
+        or not -_WORDS // 2 <= integer(value) < _WORDS
     ):
         raise invalid(
             "A key is a number in decimal, or up to 64 hexadecimal digits with 0x, or an object with key and type, "
@@ -156,9 +161,9 @@ class ArrayElement(_StrictKey):
 
     @model_validator(mode="after")
     def _is_within(self) -> "ArrayElement":
-        if not _int(self.size):
+        if not integer(self.size):
             raise invalid("An element has at least one byte.")
-        if self.length is not None and _int(self.index) >= _int(self.length):
+        if self.length is not None and integer(self.index) >= integer(self.length):
             raise invalid("The index is not below the length.")
         return self
 
@@ -173,7 +178,7 @@ class StructMember(_StrictKey):
 
     @model_validator(mode="after")
     def _is_small(self) -> "StructMember":
-        if _int(self.member) >= _MEMBERS:
+        if integer(self.member) >= _MEMBERS:
             raise invalid("The place of a member is below 2^64.")
         return self
 
@@ -208,6 +213,48 @@ class SlotPart(_StrictKey):
         if self.offset + self.size > 256:
             raise invalid("A part ends within the 256 bits of its word.")
         return self
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a slot's word that is the answer of a call."""
+
+    offset: int = 0
+    """In bits, counted from the lowest."""
+    size: int = 256
+    """In bits."""
+    form: Literal["unsigned", "signed", "left", "bool"] = "unsigned"
+    """The form of the answer: padded by zeros, or by the sign, or on the right; or 1 unless the part is 0."""
+
+    @classmethod
+    def stated(cls, name: Mapping[str, Any] | None) -> "Part":
+        """Return the part that a slot's name states. The whole word, if it states none."""
+        return cls(**((name and name.get("part")) or {}))
+
+    @property
+    def is_whole(self) -> bool:
+        return self.size == 256
+
+    @property
+    def mask(self) -> int:
+        """Return a word with the bits of the part."""
+        return ((1 << self.size) - 1) << self.offset
+
+    def number(self, word: int, *, is_amount: bool) -> int:
+        """Return the answer as a number. Bytes on the left are the number that they are, unless it `is_amount`."""
+        content = (word >> self.offset) & ((1 << self.size) - 1)
+        match self.form:
+            case "bool":
+                return int(content != 0)
+            case "left" if is_amount:
+                return content << (256 - self.size)
+            case "signed" if content >> (self.size - 1):
+                return content - (1 << self.size)
+        return content
+
+    def answer(self, word: int) -> int:
+        """Return the word that the call answers if the slot holds `word`."""
+        return self.number(word, is_amount=True) & ALL
 
 
 class NamedSlot(_StrictKey):
@@ -261,7 +308,7 @@ class NamedSlot(_StrictKey):
     def _after(self, slot: int, key: str | MappingKey | ArrayElement | StructMember) -> int:
         word, is_solidity, is_old = slot.to_bytes(32), self.layout == "solidity", self.layout == "vyper-0.2.12"
         if isinstance(key, str):
-            content = (_int(key) % _WORDS).to_bytes(32)
+            content = (integer(key) % _WORDS).to_bytes(32)
             return _hash(content + word if is_solidity else word + content)
         if isinstance(key, MappingKey):
             content = key.content if key.is_hashed else key.content.ljust(32, b"\0")
@@ -269,8 +316,8 @@ class NamedSlot(_StrictKey):
                 return _hash(content + word)
             return _hash(word + (keccak(content) if key.is_hashed else content))
         if isinstance(key, StructMember):
-            return (_hash(word) if is_old else slot) + _int(key.member)
-        index, size, is_dynamic = _int(key.index), _int(key.size), key.length is None
+            return (_hash(word) if is_old else slot) + integer(key.member)
+        index, size, is_dynamic = integer(key.index), integer(key.size), key.length is None
         first = _hash(word) if is_old or (is_solidity and is_dynamic) else slot
         if is_old:
             slots = index

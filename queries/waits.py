@@ -6,7 +6,7 @@ act. Users see the values, so they contain no secrets and no words of a node. On
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -38,6 +38,8 @@ _parts = Formatter().parse
 _table = tomllib.loads((Path(__file__).parent / "wait_sentences.toml").read_text("utf-8"))
 SENTENCES: Mapping[str, str] = {code: sentence for codes in _table.values() for code, sentence in codes.items()}
 ACTORS: Mapping[str, Actor] = {code: Actor(actor) for actor, codes in _table.items() for code in codes}
+# The name of a sentence's parts that only operators read.
+_OPERATORS = "operators"
 # The code for an error of a chain's nodes.
 NODE_FAILS = "node_fails"
 
@@ -56,9 +58,12 @@ class WaitReason:
 
     @property
     def for_operators(self) -> str:
-        """Return the sentence with the node's words, or with those about an inner reason."""
+        """Return the sentence with its parts for operators, and the node's words, or those about an inner reason."""
         inner = (value for _, value in self.values if isinstance(value, WaitReason))
-        return with_words(str(self), self.words or next((reason.words for reason in inner if reason.words), ""))
+        return with_words(
+            Words(for_operators=True).sentence(self),
+            self.words or next((reason.words for reason in inner if reason.words), ""),
+        )
 
     @property
     def parts(self) -> "tuple[WaitReason, ...]":
@@ -87,10 +92,19 @@ def wait(code: str, /, **values: Value) -> WaitReason:
 
     `chain` is allowed even if the sentence doesn't use it, because amounts are in its currency.
     """
-    named = {name for _, name, _, _ in _parts(SENTENCES[code]) if name}
+    named = {*_names(SENTENCES[code])}
     if named - values.keys() or values.keys() - named - {"chain"}:
         raise TypeError(f"{code} takes the values {sorted(named)}, not {sorted(values)}.")
     return WaitReason(code, tuple(sorted(values.items())))
+
+
+def _names(template: str) -> Iterator[str]:
+    """Yield the names of a template's values."""
+    for _, name, form, _ in _parts(template):
+        if name == _OPERATORS:
+            yield from _names(form or "")
+        elif name:
+            yield name
 
 
 def joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
@@ -110,16 +124,16 @@ def fault(error: ChainError) -> WaitReason:
 class Words:
     """The formats of values in the API's sentences. Pages format chains, numbers and amounts differently."""
 
+    def __init__(self, *, for_operators: bool = False) -> None:
+        """If they are `for_operators`, they have the parts `{operators:...}`: signers' addresses, and commands."""
+        self._for_operators = for_operators
+
     def sentence(self, reason: WaitReason) -> str:
         if reason.code not in SENTENCES:  # a later version's code
             return f"Waiting: {reason.code}."
         values = self.values(reason)
         chain = values.get("chain")
-        currency_of = chain if isinstance(chain, int) else 0
-        return "".join(
-            literal + (self._value(values.get(name), form or "", currency_of) if name else "")
-            for literal, name, form, _ in _parts(self.template(reason.code))
-        )
+        return self._filled(self.template(reason.code), values, chain if isinstance(chain, int) else 0)
 
     def template(self, code: str) -> str:
         return SENTENCES[code]
@@ -135,6 +149,16 @@ class Words:
 
     def wei(self, wei: int, chain_id: int, *, is_cost: bool) -> str:
         return f"{wei:,} wei"
+
+    def _filled(self, template: str, values: "Mapping[str, Value]", currency_of: int) -> str:
+        text = ""
+        for literal, name, form, _ in _parts(template):
+            text += literal
+            if name == _OPERATORS:
+                text += self._filled(form or "", values, currency_of) if self._for_operators else ""
+            elif name:
+                text += self._value(values.get(name), form or "", currency_of)
+        return text
 
     def _value(self, value: Value, form: str, currency_of: int) -> str:
         match value:
@@ -157,8 +181,9 @@ class Words:
                 return self.number(whole)
             case "chain" | "Chain":
                 return _capital(self.chain(whole)) if form == "Chain" else self.chain(whole)
-            case "last":
-                return f" The last one is {self.number(whole)}."
+            case "last" | "final":
+                which = "The last one" if form == "last" else "Its newest final block"
+                return f" {which} is {self.number(whole)}."
             case "wei" | "data" | "most":
                 amount = self.wei(whole, currency_of, is_cost=form != "most")
                 return f", and {amount} for its data" if form == "data" else amount
@@ -183,6 +208,13 @@ def _days(seconds: float) -> str:
     return f"{seconds / 86_400:.1f} days"
 
 
+def _age(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+
+
 _TEXT_FORMS: Mapping[str, Callable[[str], str]] = {
     "capital": _capital,
     "then": " {}".format,
@@ -199,6 +231,7 @@ _OF_NUMBERS: Mapping[str, Callable[[float], str]] = {
     "minute": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC",
     "second": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC",
     "days": _days,
+    "age": _age,
     "silence": lambda seconds: (
         f" Nothing was confirmed for {_days(seconds)}: has the rollup stopped, or another Outbox now?"
     ),

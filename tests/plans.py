@@ -44,3 +44,13 @@ def looks_at_all_due_blocks(lines: Iterable[str]) -> bool:
         or re.search(r"using (?:queries_block_due_at_\w+|places|blocks_due_by_user) on queries_block", line)
         for line in lines
     )
+
+
+def rows_of(statements: Iterable[Mapping[str, str]]) -> int:
+    """Return how many rows SELECT statements captured by `CaptureQueriesContext` return, as the tables are now."""
+    with connection.cursor() as cursor:
+        count = 0
+        for sql in [statement["sql"] for statement in statements if statement["sql"].startswith("SELECT")]:
+            cursor.execute(f"SELECT COUNT(*) FROM ({sql}) AS returned")
+            count += cursor.fetchone()[0]
+    return count

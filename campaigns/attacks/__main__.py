@@ -9,7 +9,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from campaigns.attacks import lists, money, nodes, parameters, proofs, receipts, requests, starvation, storage, threads
+from campaigns.attacks import (
+    costs,
+    lists,
+    money,
+    nodes,
+    parameters,
+    proofs,
+    receipts,
+    requests,
+    starvation,
+    storage,
+    threads,
+)
 from campaigns.attacks.table import Seen, run_all
 
 Attack = Callable[[int], Iterator[Seen]]
@@ -21,6 +33,7 @@ def attacks(count: int, orders: int) -> Mapping[str, Attack]:
     `count` is the number of requests, `orders` the number of sequences.
     """
     return {
+        "costs": costs.run,
         "lists": lists.run,
         "money": money.run,
         "nodes": nodes.run,

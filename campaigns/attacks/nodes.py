@@ -18,7 +18,7 @@ from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.bodies import balances
 from chains.nodes.chain_nodes import FAIL_FAST_SECONDS
-from demo.client import status, submit
+from demo.client import csrf_token, status, submit
 from demo.installation import CHAIN_ID, CHAINS_TOML
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Behaviour, Exchange, hostile_node
@@ -176,7 +176,7 @@ def _begin_as_contract(attacked: Target) -> Callable[[], str]:
     session = requests.Session()
     session.headers.update({"Accept": "application/json", "Referer": f"{attacked.url}/sign-in"})
     session.get(f"{attacked.url}/sign-in", headers={"Accept": "text/html"}, timeout=60)
-    session.headers["X-CSRFToken"] = session.cookies["csrftoken"]
+    session.headers["X-CSRFToken"] = csrf_token(session)
     request = {"address": _WALLET, "chainId": HOSTILE_ID}
     message = session.post(f"{attacked.url}/sign-in/message", json=request, timeout=60).json()["message"]
     signature = Account.sign_message(encode_defunct(text=message), _OTHER_KEY).signature.to_0x_hex()

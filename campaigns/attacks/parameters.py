@@ -19,7 +19,7 @@ import requests
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.benchmarks.measured import processor_seconds
-from demo.client import signed_in, status, submit
+from demo.client import csrf_token, signed_in, status, submit
 from demo.installation import CHAIN_ID, CHAINS_TOML
 from devnet.devchain import ACCOUNTS
 from tests.names import Names
@@ -96,7 +96,7 @@ def run(_: int) -> Iterator[Seen]:
         page, attacker = f"/explorer/query/{_batch_with_log(attacked, key)}", _Attacker(attacked)
         for parameter in (
             *_of_queries(page, {"api-key": key}),
-            *_of_headers(page, {"api-key": key}),
+            *_of_headers(page, {"api-key": key}, attacked.url),
             *_of_paths(page),
             *_of_sign_in(attacked.url),
             *_of_form(attacked.url),
@@ -229,7 +229,7 @@ def _of_queries(page: str, key: Mapping[str, str]) -> Iterator[_Parameter]:
     yield _Parameter("a name of a parameter", lambda text: {"path": f"/explorer?{quote(text)}=1"})
 
 
-def _of_headers(page: str, key: Mapping[str, str]) -> Iterator[_Parameter]:
+def _of_headers(page: str, key: Mapping[str, str], url: str) -> Iterator[_Parameter]:
     def parameter(name: str, path: str, before: str = "", **more: Any) -> _Parameter:
         headers = more.pop("headers", {})
         return _Parameter(
@@ -244,7 +244,7 @@ def _of_headers(page: str, key: Mapping[str, str]) -> Iterator[_Parameter]:
         *("X-Real-IP", "X-Forwarded-Host", "HX-Current-URL", "HX-Target", "Sec-Fetch-Site", "Content-Encoding"),
     ):
         yield parameter(name, "/explorer/query/none")
-    for name in ("sessionid", "csrftoken", "messages"):
+    for name in (*signed_in(url, *ACCOUNTS[0], CHAIN_ID).cookies.keys(), "foreign"):
         yield parameter("Cookie", "/sign-in", f"{name}=")
     for before in ("text/plain; charset=", "text/plain; charset*=", "multipart/form-data; boundary="):
         yield parameter("Content-Type", "/chains", before)
@@ -276,8 +276,8 @@ def _of_paths(page: str) -> Iterator[_Parameter]:
 
 
 def _of_sign_in(url: str) -> Iterator[_Parameter]:
-    csrf = requests.get(f"{url}/sign-in", timeout=_MOST_SECONDS).cookies["csrftoken"]
-    headers = {"Cookie": f"csrftoken={csrf}", "X-CSRFToken": csrf}
+    ((name, csrf),) = requests.get(f"{url}/sign-in", timeout=_MOST_SECONDS).cookies.items()
+    headers = {"Cookie": f"{name}={csrf}", "X-CSRFToken": csrf}
 
     def parameter(name: str, path: str, form: str, fields: Callable[[str], dict[str, str]]) -> _Parameter:
         post = {"path": f"/sign-in/{path}", "method": "POST", "headers": headers}
@@ -300,7 +300,7 @@ def _of_form(url: str) -> Iterator[_Parameter]:
     headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in session.cookies.items())}
     chain = str(CHAIN_ID)
     usual = {"destination": chain, "sender": "service", "fee": "", "token": "a-token", "rows-0-source": chain}
-    usual |= {"rows-0-at": "latest", "csrfmiddlewaretoken": session.cookies["csrftoken"]}
+    usual |= {"rows-0-at": "latest", "csrfmiddlewaretoken": csrf_token(session)}
 
     def parameter(name: str, do: str, fields: Callable[[str], dict[str, str]]) -> _Parameter:
         # Requests sends a form with a file as multipart/form-data.

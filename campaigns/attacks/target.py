@@ -52,8 +52,10 @@ def target(
     """Yield a healthy service with its registries deployed.
 
     `chains_toml` has `%s` for the node's URL. `others` are more chains, each connected to itself. `arguments` are
-    passed to anvil. `prepare` changes the chain before the service first connects to it, at `url_of` it.
+    passed to anvil. `prepare` changes the chain before the service first connects to it, at `url_of` it. An
+    address's share is unlimited, because attackers and other users have the same address.
     """
+    environment = {"PROCESSOR_PERCENT": "1000"} | environment
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=arguments))

@@ -15,7 +15,7 @@ from eth_utils.crypto import keccak
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.bodies import balances
-from demo.client import TIMEOUT, signed_in, take_api_key
+from demo.client import TIMEOUT, csrf_token, signed_in, take_api_key
 from demo.installation import CHAIN_ID, CHAINS_TOML
 from devnet.devchain import ACCOUNTS, DevChain
 from devnet.foreign_contracts import create
@@ -114,7 +114,7 @@ def _posting(attacked: Target, path: str, body: Callable[[int], dict[str, Any]])
 
 def _forms(attacked: Target, alone: float) -> Seen:
     session = signed_in(attacked.url, *ACCOUNTS[2], CHAIN_ID)
-    token = session.cookies["csrftoken"]
+    token = csrf_token(session)
 
     def post(_: int) -> requests.Response:
         body = {"csrfmiddlewaretoken": token, "do": "add-", "rows-49-a": ""}

@@ -5,10 +5,11 @@ runs before and after each measurement, so that load affects both alike. Seconds
 
 Each checkout has a worker, a node with a delay of 50 ms, daily limits, and 10,000 transactions of the last day. Their
 chains count as real networks. While one is measured, the others' workers are frozen. The exit code is 1 if a figure is
-beyond its floor.
+beyond its floor. Pages have goals in milliseconds of a quiet machine.
 """
 
 import argparse
+import random
 import re
 import statistics
 import sys
@@ -17,15 +18,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlencode
 
 import psycopg
+import requests
+from eth_account import Account
+from eth_utils.crypto import keccak
 
-from campaigns.benchmarks.measured import Measured, processor_seconds
+from campaigns.benchmarks.measured import ADDRESS_HEADER, FEE, Measured, processor_seconds
 from campaigns.benchmarks.script import Script
+from campaigns.bodies import balances
 from demo import client
 from demo.installation import CHAIN_ID
-from devnet.devchain import PROJECT
+from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.servers import Postgres
 
 _DAYS_TRANSACTIONS = 10_000
@@ -33,6 +40,14 @@ _BATCHES_AT_ONCE = 100
 # A line in PostgreSQL's log.
 _STATEMENT = re.compile(rb"LOG:  (?:statement|execute [^:]*): ")
 _IDLE_SECONDS, _BEFORE_SECONDS = 30, 5
+# Answers that are measured, after some with which the server fills its caches.
+_ANSWERS, _WARM = 20, 3
+_EVENT = "Transfer(address indexed from, address indexed to, uint256 value)"
+_LOGS_OF_EVENT = 25
+# A contract's creation that emits logs of this event: PUSH1, PUSH0, MSTORE; then PUSH20 and PUSH20 for two addresses,
+# PUSH32 for topic 0, PUSH1, PUSH0, LOG3 for each.
+_LOG = f"73{'22' * 20}73{'11' * 20}7f{keccak(b'Transfer(address,address,uint256)').hex()}60205fa3"
+_LOGS = f"0x602a5f52{_LOG * _LOGS_OF_EVENT}"
 # One user's batches have 48,000 blocks. The blocks overlap, because anvil would take minutes to mine more.
 _BATCHES, _BLOCKS, _APART = 24, 2000, 20
 
@@ -86,6 +101,13 @@ IDLE_STATEMENTS = Figure("an idle worker in a minute: SQL statements", "")
 IDLE_QUESTIONS = Figure("an idle worker in a minute: questions to the node", "")
 LARGE_PROCESSOR = Figure("10,000 accounts: worker, an account")
 LARGE_MEMORY = Figure("10,000 accounts: memory of the worker", "MiB")
+API_PAGE = Figure("web, /api/docs", "ms", sqlite=10)
+CHAINS_JSON = Figure("web, /chains.json", "ms", sqlite=10)
+LIST_PAGE = Figure("web, /explorer", "ms", sqlite=30)
+DASHBOARD = Figure("web, /dashboard", "ms", sqlite=30)
+EVENT_PAGE = Figure("web, a query with 25 logs of an event", "ms", sqlite=30)
+LARGE_PAGE = Figure("web, the page of a batch with 3,000 accounts", "ms", sqlite=40)
+FORM_PAGE = Figure("web, a form with 10,000 pasted lines", "ms", sqlite=300)
 NEWCOMER = Figure("a newcomer beside 48,000 blocks of another user: worker", postgresql=205)
 NEWCOMER_LATER = Figure("a newcomer beside 48,000 blocks of another user: later", "s")
 
@@ -224,6 +246,43 @@ def ten_thousand_accounts(checkout: Checkout) -> dict[Figure, float]:
     return {LARGE_PROCESSOR: (checkout.seconds("worker-1") - before) / 10_000, LARGE_MEMORY: int(peak) / 1024}
 
 
+def pages(checkout: Checkout) -> dict[Figure, float]:
+    """Measure pages of a user with 30 small batches and a large one, by the web server's processor time."""
+    url, user = checkout.service.base_url, Account.create()
+    session = client.signed_in(url, user.address, user.key.to_0x_hex(), CHAIN_ID)
+    session.headers["Accept"] = "text/html"
+    key = client.take_api_key(url, user.address, user.key.to_0x_hex(), CHAIN_ID)
+    sent = checkout.chain.rpc("eth_sendTransactionSync", {"from": ACCOUNTS[0][0], "data": _LOGS})["transactionHash"]
+    asked = {"transactions": {sent: {"logs": [str(number) for number in range(_LOGS_OF_EVENT)]}}}
+    body = balances([], fee=FEE) | {"data": {str(CHAIN_ID): {f"transaction:{sent}": asked}}}
+    event, large = client.submit(url, key, body), checkout.submit([checkout.chain.head()], 3000, key)
+    checkout.wait([event, large, *(checkout.submit([block], key=key) for block in checkout.new_blocks(30))], key)
+    page = f"/explorer/query/{event}/1?{urlencode({'event': _EVENT})}"
+    paths = {API_PAGE: "/api/docs", CHAINS_JSON: "/chains.json", LIST_PAGE: "/explorer", DASHBOARD: "/dashboard"}
+    paths |= {EVENT_PAGE: page, LARGE_PAGE: f"/explorer/query/{large}"}
+    lines = "\n".join(f"0x{random.Random(number).randrange(2**160):040x}" for number in range(10_000))
+    row = {"source": str(CHAIN_ID), "at": "latest", "props": ["BALANCE"]}
+    form = {f"rows-0-{name}": value for name, value in row.items()} | {"destination": str(CHAIN_ID)}
+    form |= {"sender": "service", "do": "paste", "pasted": lines, "csrfmiddlewaretoken": client.csrf_token(session)}
+    calls: dict[Figure, Callable[[], requests.Response]] = {
+        figure: partial(session.get, url + path) for figure, path in paths.items()
+    }
+    calls[FORM_PAGE] = partial(session.post, f"{url}/new-batch", data=form)
+    return {figure: _milliseconds(checkout, session, call) for figure, call in calls.items()}
+
+
+def _milliseconds(checkout: Checkout, session: requests.Session, call: Callable[[], requests.Response]) -> float:
+    """Return the web server's processor time of an answer."""
+    before = 0.0
+    for number in range(_WARM + _ANSWERS):
+        # Each address may only use a share of the processor.
+        session.headers[ADDRESS_HEADER] = f"198.51.{random.randrange(256)}.{random.randrange(256)}"
+        if number == _WARM:
+            before = checkout.seconds("web")
+        assert call().status_code == 200
+    return 1000 * (checkout.seconds("web") - before) / _ANSWERS
+
+
 def newcomer(checkout: Checkout) -> dict[Figure, float]:
     key = checkout.a_key()
     alone = statistics.median(checkout.seconds_to_done(key=key) for _ in range(3))
@@ -241,7 +300,7 @@ Gate = Callable[[Checkout], dict[Figure, float]]
 # Each gate with its rounds. Those that change the database most come last.
 GATES: dict[str, list[tuple[Gate, int]]] = {
     POSTGRESQL: [(hundred_batches, 5), (one_account, 2), (idle, 1), (ten_thousand_accounts, 1), (newcomer, 1)],
-    SQLITE: [(hundred_batches, 5)],
+    SQLITE: [(hundred_batches, 5), (pages, 3)],
 }
 
 

@@ -24,9 +24,10 @@ AWAY_SECONDS = 0.05
 # anvil keeps 3,600 states by default, and more blocks than that are mined here.
 _STATES = ("--max-persisted-states", "100000")
 _CHAIN = CHAINS_TOML.replace("test_network = true", "daily_limit = '1000'\ndaily_limit_per_user = '500'")
-_FEE = 10**20
+FEE = 10**20
 _LIMITS = ("MAX_BATCHES_PER_MINUTE", "MAX_QUERIES_PER_BATCH", "MAX_QUERIES_PER_MINUTE", "MAX_OPEN_BATCHES")
-_VARIABLES = dict.fromkeys(_LIMITS, "1000000") | {"ALLOWED_ADDRESSES": "*"}
+ADDRESS_HEADER = "X-Client-Address"
+_VARIABLES = dict.fromkeys(_LIMITS, "1000000") | {"ALLOWED_ADDRESSES": "*", "CLIENT_ADDRESS_HEADER": ADDRESS_HEADER}
 # A busy machine takes long.
 _PATIENCE_SECONDS = 3600
 
@@ -100,7 +101,7 @@ class Measured:
     def submit(self, blocks: list[int], accounts: int = 1, key: str = "") -> str:
         """Submit a batch with new accounts at these blocks, and return its id."""
         names = [f"0x{self._accounts.randrange(2**160):040x}" for _ in range(accounts)]
-        return client.submit(self.service.base_url, key or self.key, balances(blocks, names, fee=_FEE))
+        return client.submit(self.service.base_url, key or self.key, balances(blocks, names, fee=FEE))
 
     def new_blocks(self, count: int) -> list[int]:
         """Return blocks that no earlier batch has named."""

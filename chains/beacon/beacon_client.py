@@ -219,8 +219,8 @@ class BeaconClient:
             try:
                 return read(result(answer))
             except RpcRefused as refused:
-                lacks = f"{endpoint.host} lacks it (HTTP status {refused.code})"
-                reasons.append(self._why_unfit(endpoint) or lacks)
+                status = f"{endpoint.host} answered with HTTP status {refused.code}"
+                reasons.append(self._why_unfit(endpoint) or status)
             except NodeUnavailable as error:
                 endpoint.failed_at = self._clock()
                 reasons.append(str(error))
@@ -313,7 +313,7 @@ class BeaconEndpoint:
         if answer.status in _REFUSED:
             return RpcRefused(answer.status, "")
         kind = LimitsRequests if answer.status == HTTPStatus.TOO_MANY_REQUESTS else BadStatus
-        return kind(f"{self.host} answered with HTTP status {answer.status}")
+        return kind(f"{self.host} {answer.status_text}")
 
 
 def _json(path: str) -> Request:

@@ -309,5 +309,5 @@ class _RemoteFile:
         if answer.status == HTTPStatus.OK:
             raise BadStatus(f"{self.label} doesn't serve parts of files (HTTP range requests)")
         if answer.status != HTTPStatus.PARTIAL_CONTENT:
-            raise BadStatus(f"{self.label} answered with HTTP status {answer.status}")
+            raise BadStatus(f"{self.label} {answer.status_text}")
         return answer

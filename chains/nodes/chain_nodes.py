@@ -115,6 +115,10 @@ _OF_BATCH = {TOO_SLOW, -32003}
 # JSON-RPC codes for a request that the node can't read: invalid JSON, invalid request, invalid parameters.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
 
+# The place of the form that `RpcNode.first_of` asks first, and the time until which that counts, by the node's URL, for
+# all clients of this process.
+_known_forms: dict[str, tuple[int, float]] = {}
+
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 
@@ -188,7 +192,7 @@ class ChainNodes:
 
         A node may fall silent so that it isn't compared: then the others' answers count. Empty if there are no others.
         """
-        nodes = [node for node in self.all if not (node.is_resting and node.is_out)]
+        nodes = self._not_out()
         told: dict[str, list[Any]] = {}
         for node in nodes if len(nodes) > 1 else ():
             with suppress(NodeUnavailable):
@@ -196,6 +200,19 @@ class ChainNodes:
                     answer for _, answer in sorted(node.ask(dict(enumerate(questions))), key=itemgetter(0))
                 ]
         return told
+
+    def first_of_each(
+        self, forms: Sequence[Question[Answer]], is_usable: Callable[[Any], bool]
+    ) -> dict[str, Answer | ChainError]:
+        """Return the first usable answer of each node that isn't down, by its host, as `RpcNode.first_of` does."""
+        told: dict[str, Answer | ChainError] = {}
+        for node in self._not_out():
+            with suppress(NodeUnavailable):
+                told[node.host] = node.first_of(forms, is_usable)
+        return told
+
+    def _not_out(self) -> "list[RpcNode]":
+        return [node for node in self.all if not (node.is_resting and node.is_out)]
 
     def tell_all(self, question: Question[Answer]) -> list[Answer | ChainError]:
         """Send the question to every node that isn't resting. Return the answers of those that answer.
@@ -247,6 +264,8 @@ class RpcNode:
         self.host = host
         self.problem: NodeUnavailable | None = None
         """The last fault. None: the node has answered since."""
+        self.refused_size: int | None = None
+        """The number of requests in the last batch that failed. None: none has."""
         self.rests_until = 0.0
         self.is_out = False
         """True if it last began to rest because it was down or wrong, and not for a bad answer to some question."""
@@ -323,6 +342,34 @@ class RpcNode:
             self._rest(fault)
         elif self._clock() >= self._wrong_until:
             self._failures, self.rests_until, self.problem = 0, 0.0, None
+
+    def first_of(self, forms: Sequence[Question[Any]], is_usable: Callable[[Any], bool]) -> Any:
+        """Ask in the form that the node answered last time, else in the first, and then in all others at once.
+
+        Return the first usable answer, or the error or answer to the form that was asked first. Raises
+        `NodeUnavailable` if the node answers nothing.
+        """
+        first, until = _known_forms.get(self._url, (0, math.inf))
+        # There may be fewer forms than last time.
+        first = first % len(forms) if self._clock() < until else 0
+        told: Any
+        try:
+            ((_, told),) = self.ask({0: forms[first]})
+        except NodeUnavailable as error:
+            # It has no answer in another form in time.
+            if self.is_out or isinstance(error, NodeTimedOut):
+                raise
+            told = error
+        if is_usable(told):
+            return told
+        others = dict(self.ask({place: form for place, form in enumerate(forms) if place != first}))
+        for place in sorted(others):
+            if is_usable(others[place]):
+                # The last one is a makeshift.
+                if place < len(forms) - 1:
+                    _known_forms[self._url] = place, self._clock() + _FORM_SECONDS
+                return others[place]
+        return told
 
     def wrong_chain(self) -> NodeOfWrongChain | None:
         """Check the chain id now. Return the error if the node serves another chain."""
@@ -441,7 +488,9 @@ class RpcNode:
         Raises `NodeUnavailable` if the node doesn't answer, stops answering, or limits requests.
         """
         limit, until = self._batch_limit
-        division = Division(requests, limit if self._clock() < until else BATCH_SIZE)
+        limit = limit if self._clock() < until else BATCH_SIZE
+        # A few exchanges leave no time for more than one sign.
+        division = Division(requests, limit, 1) if self._budget else Division(requests, limit)
         ends_at = time.monotonic() + self._ask_seconds
         try:
             while wave := division.next_wave():
@@ -457,6 +506,7 @@ class RpcNode:
                     time.sleep(min(LIMIT_PAUSE_SECONDS, seconds_left))
             yield from division.unanswered.items()
         finally:
+            self.refused_size = division.refused_size or self.refused_size
             if (learned := division.learned_limit) is not None:
                 self._batch_limit = learned, self._clock() + _FORM_SECONDS
 
@@ -563,7 +613,7 @@ class RpcNode:
         is_of_method = is_error or batch[0][0] in _REPLACEABLE
         if is_of_method and len(batch) == 1 and status not in _NO_ANSWER | _LIMIT_STATUSES:
             return refusal
-        fault: NodeUnavailable = BadStatus(f"{self.host} answered with HTTP status {status}")
+        fault: NodeUnavailable = BadStatus(f"{self.host} {answer.status_text}")
         if status in _LIMIT_STATUSES:
             fault = LimitsRequests(f"{self.host} limits our requests (HTTP status {status})")
         fault.message, fault.retry_after = plain(words, secrets_of(self._url)), answer.retry_after

@@ -69,12 +69,15 @@ class Division:
     A batch may fail because of its size, because of one request in it, or because of the node.
     """
 
-    def __init__(self, requests: Mapping[int, Request], limit: int) -> None:
-        """`limit` is the number of requests that the node is known to accept in a batch."""
+    def __init__(self, requests: Mapping[int, Request], limit: int, clear_signs: int = _CLEAR_SIGNS) -> None:
+        """`limit` is the number of requests that the node is known to accept in a batch.
+
+        After `clear_signs` failed batches their size counts as too large.
+        """
         self.unanswered: dict[int, NodeUnavailable] = {}
         """The failures of requests that were sent alone, by index."""
         self._waiting = [RequestBatch(indexes) for indexes in _by_weight(requests)]
-        self._limit = limit
+        self._limit, self._clear_signs = limit, clear_signs
         self._is_limited = False
         self._is_answering = False
         self._failures = 0
@@ -104,6 +107,11 @@ class Division:
         return self._needs_pause
 
     @property
+    def refused_size(self) -> int | None:
+        """Return the size of the smallest batch that failed. None: none did."""
+        return self._failed if self._failed <= BATCH_SIZE else None
+
+    @property
     def learned_limit(self) -> int | None:
         """Return the number of requests that the node accepts in a batch. None if it isn't known.
 
@@ -111,7 +119,7 @@ class Division:
         """
         if self._is_limited:
             return self._limit
-        is_clear = self._signs >= _CLEAR_SIGNS and 0 < self._answered < self._failed
+        is_clear = self._signs >= self._clear_signs and 0 < self._answered < self._failed
         return self._answered if is_clear else None
 
     def next_wave(self) -> list[RequestBatch]:

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from chains.encoding import read_data
 
+_ERROR_OF_TEXT = bytes.fromhex("08c379a0")
 SEND = "eth_sendRawTransaction"
 _NUMBERS = re.compile(r"(?i)\[redacted\]|0x[0-9a-f]*|[0-9a-f-]*\d[0-9a-f-]*")
 
@@ -131,6 +132,14 @@ class Reverted(RpcRefused):
     """The execution reverted. `data` is the revert data, empty if the node sent none."""
 
     data: bytes
+
+    @property
+    def reason(self) -> str:
+        """Return the text of an `Error(string)`. Empty: it is another error."""
+        data = self.data
+        if data[:4] != _ERROR_OF_TEXT or int.from_bytes(data[4:36]) != 32:
+            return ""
+        return data[68 : 68 + int.from_bytes(data[36:68])].decode(errors="replace")
 
 
 # Refusals by the chain itself, which every node would repeat. Any other refusal may come from a single node.

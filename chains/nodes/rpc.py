@@ -153,6 +153,19 @@ class RpcClient:
         """
         return self._nodes.ask_each(questions)
 
+    def first_of_each(
+        self, forms: Sequence[Question[Answer]], is_usable: Callable[[Any], bool]
+    ) -> dict[str, Answer | ChainError]:
+        """Ask each node that isn't down for the same in one form after the other. Return its answer by its host.
+
+        If no answer is usable, it is the one to the form that was asked first. Nodes' forms are remembered.
+        """
+        return self._nodes.first_of_each(forms, is_usable)
+
+    def refused_batches(self) -> dict[str, int]:
+        """Return the numbers of requests in batches that failed, by the host of the node."""
+        return {node.host: node.refused_size for node in self._nodes.all if node.refused_size}
+
     def answers_of_each(self, question: Question[Answer]) -> dict[str, Answer]:
         """Return the answer of each node that has one, by its host, as `ask_each` does."""
         told = {host: answers[0] for host, answers in self.ask_each([question]).items()}
@@ -240,6 +253,24 @@ class RpcClient:
                 by_host = ", ".join(f"0x{block_hash[:8]}… by {host}" for host, block_hash in hashes.items())
                 return f"The nodes of {self.chain.label} tell different hashes of block {number}: {by_host}."
         return ""
+
+    def agreed(self, numbers: Sequence[int]) -> tuple[dict[int, Header], int]:
+        """Return the headers that every node of the chain tells alike, and the newest block that all call final.
+
+        A node that doesn't answer agrees with nothing. Without a final block, only block 0 is final.
+        """
+        hosts, blocks = self.chain.hosts, list[int | Tag](["finalized", *numbers])
+        asked = [questions.header(block) for block in blocks]
+        told = self.ask_each(asked) if len(hosts) > 1 else {hosts[0]: self.ask(asked)}
+        if len(told) < len(hosts):
+            return {}, 0
+        finals, *by_number = zip(*told.values(), strict=True)
+        agreed = {
+            number: headers[0]
+            for number, headers in zip(numbers, by_number, strict=True)
+            if isinstance(headers[0], Header) and all(header == headers[0] for header in headers)
+        }
+        return agreed, min(final.number if isinstance(final, Header) else 0 for final in finals)
 
     def base_fee_doubt(self, base_fee: int) -> str:
         """Return a sentence if a node tells a base fee far below this one, in wei. Empty: none does."""

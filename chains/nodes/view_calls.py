@@ -2,18 +2,28 @@
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from chains.encoding import checksummed, hex_data, read_data, read_list, read_object, read_quantity
+from chains.encoding import HISTORY_CONTRACT, checksummed, hex_data, read_data, read_list, read_object, read_quantity
 from chains.nodes.chain_nodes import Question
 from chains.nodes.node_errors import FINAL
+from chains.nodes.rpc import RpcClient
 from chains.tries.header import Header
 
 # Bytes of init code before the call's data: copy the data into memory, STATICCALL, STOP.
 _INIT_BYTES = 42
 # Wei that pay for any call.
 _FUNDS = 10**30
+# Maximum gas of a call that its caller must be able to pay for.
+_PAID_GAS = 1_000_000
+# Maximum contracts in a list. The addresses of more would take long to check.
+_MOST_ENTRIES = 500
+# Code that returns the gas that is left, and the gas that was used before.
+_RETURNS_GAS = "0x5a60005260206000f3"
+_BASE_GAS = 21_002
+
+ACCESS_LIST, TRACE = "eth_createAccessList", "debug_traceCall"
 
 Storage = Mapping[str, Mapping[int, int]]
 """Words by contract and slot."""
@@ -36,29 +46,80 @@ class ReadSlots:
     accounts: frozenset[str]
     method: str
 
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.slots.values()))
+
+
+def together(lists: Sequence[ReadSlots]) -> ReadSlots:
+    """Return the slots and contracts of several lists. The method is that of the first."""
+    slots: dict[str, set[int]] = {}
+    for read in lists:
+        for account, of_one in read.slots.items():
+            slots.setdefault(account, set()).update(of_one)
+    accounts = frozenset(account for read in lists for account in read.accounts)
+    return ReadSlots({account: sorted(of_one) for account, of_one in slots.items()}, accounts, lists[0].method)
+
 
 def answer(call: ViewCall, at: Header, changed: Storage | None = None) -> Question[bytes]:
     """Ask for the return data of a call, with these words in place of those in storage."""
-    overrides = {
-        account: {"stateDiff": {_word(slot): _word(word) for slot, word in words.items()}}
-        for account, words in (changed or {}).items()
-    }
-    return _at_block("eth_call", call, at, [overrides] if overrides else [], read_data)
+    return _at_block("eth_call", call, at, [_overrides(changed)] if changed else [], read_data)
 
 
-def access_list(call: ViewCall, at: Header, *, is_funded: bool = False) -> Question[ReadSlots]:
-    """Ask for the slots that a call reads by `eth_createAccessList`.
+def reads(call: ViewCall, at: Header, accounts: Sequence[str]) -> list[Question[ReadSlots]]:
+    """Ask for the slots that a call reads in every form that nodes are known to answer, the best first.
+
+    geth before 1.17 and nodes made from it, such as op-geth, make a list only for a caller that can pay for the gas.
+    They give it ether by a state override; older ones refuse the third parameter. The `accounts` may have ether, and
+    so may the block's fee recipient.
+    """
+    caller = _caller()
+    payers = dict.fromkeys([hex_data(at.fee_recipient), *accounts])
+    poor = replace(call, gas=min(call.gas, _PAID_GAS))
+    return [
+        _access_list(call, at, caller, [{caller: {"balance": hex(_FUNDS)}}]),
+        _access_list(call, at, caller),
+        *(_access_list(poor, at, payer) for payer in payers),
+        _prestate(call, at),
+    ]
+
+
+def method_of(rpc: RpcClient, at: Header, accounts: Sequence[str]) -> str | None:
+    """Return the method by which nodes tell the slots that a call reads, `eth_call` if only trials can find them.
+
+    None: nodes ignore or refuse changed storage, so that no slot is found.
+    """
+    (given,) = rpc.ask([given_gas(_PAID_GAS, at)])
+    if not isinstance(given, int):
+        return None
+    call = ViewCall(HISTORY_CONTRACT, b"", _PAID_GAS)
+    told = rpc.first_of_each(reads(call, at, accounts), lambda read: tells(read, call.to))
+    return next(
+        (read.method for read in told.values() if isinstance(read, ReadSlots) and tells(read, call.to)), "eth_call"
+    )
+
+
+def tells(read: object, contract: str) -> bool:
+    """Return whether a list tells of the called contract, which may read no slot of its own."""
+    return isinstance(read, ReadSlots) and contract in read.accounts
+
+
+def reads_over(call: ViewCall, at: Header, changed: Storage) -> list[Question[ReadSlots]]:
+    """Ask for the slots that a call reads with these words in place of those in storage, in the forms for that."""
+    caller, overrides = _caller(), _overrides(changed)
+    more = [overrides | {caller: {"balance": hex(_FUNDS)}}]
+    return [_access_list(call, at, caller, more), _prestate(call, at, {"stateOverrides": overrides})]
+
+
+def _access_list(call: ViewCall, at: Header, caller: str, more: Sequence[Any] = ()) -> Question[ReadSlots]:
+    """Ask for the slots by `eth_createAccessList`.
 
     The call is made by the init code of a contract creation, because some nodes leave the callee and more out of the
     list of a plain call. A list with an error is no answer.
-
-    geth before 1.17, and nodes made from it, refuse a caller that can't pay for the gas. Only such nodes need one that
-    `is_funded`, and others may not know how to fund one.
     """
     size, to = len(call.data), call.to[2:].lower()
     init = bytes.fromhex(f"61{size:04x}61{_INIT_BYTES:04x}6000396000600061{size:04x}600073{to}5afa00")
-    transaction = {"from": _caller(), "gas": hex(call.gas), "data": hex_data(init + call.data)}
-    more = [{transaction["from"]: {"balance": hex(_FUNDS)}}] if is_funded else []
+    transaction = {"from": caller, "gas": hex(call.gas), "data": hex_data(init + call.data)}
 
     def read(result: Any) -> ReadSlots:
         told = read_object(result)
@@ -66,26 +127,36 @@ def access_list(call: ViewCall, at: Header, *, is_funded: bool = False) -> Quest
             raise ValueError("an access list with an error")
         entries = map(read_object, read_list(told.get("accessList")))
         slots = [(entry.get("address"), read_list(entry.get("storageKeys") or [])) for entry in entries]
-        return _read_slots(slots, "eth_createAccessList")
+        return _read_slots(slots, ACCESS_LIST)
 
-    method = "eth_createAccessList"
-    return Question(
-        (method, [transaction, {"blockHash": hex_data(at.hash)}, *more]),
-        read,
-        (method, [transaction, hex(at.number), *more]),
+    # A node that refuses a third parameter would refuse it again.
+    plainer = None if more else (ACCESS_LIST, [transaction, hex(at.number)])
+    return Question((ACCESS_LIST, [transaction, {"blockHash": hex_data(at.hash)}, *more]), read, plainer)
+
+
+def given_gas(gas: int, at: Header) -> Question[int]:
+    """Ask for how much gas the node gives a call that asks for so much: a node may give less."""
+    to = _caller()
+    call = ViewCall(to, b"", gas)
+    return _at_block(
+        "eth_call",
+        call,
+        at,
+        [{to: {"code": _RETURNS_GAS}}],
+        lambda told: _BASE_GAS + int.from_bytes(read_data(told, 32)),
     )
 
 
-def prestate(call: ViewCall, at: Header) -> Question[ReadSlots]:
+def _prestate(call: ViewCall, at: Header, more: Mapping[str, Any] | None = None) -> Question[ReadSlots]:
     """Ask for the slots that a call reads by `debug_traceCall` with the prestate tracer."""
 
     def read(result: Any) -> ReadSlots:
         accounts = read_object(result).items()
         slots = [(address, read_object(read_object(account).get("storage") or {})) for address, account in accounts]
-        return _read_slots(slots, "debug_traceCall")
+        return _read_slots(slots, TRACE)
 
-    tracer = {"tracer": "prestateTracer", "tracerConfig": {"disableCode": True}}
-    return _at_block("debug_traceCall", call, at, [tracer], read)
+    tracer = {"tracer": "prestateTracer", "tracerConfig": {"disableCode": True}, **(more or {})}
+    return _at_block(TRACE, call, at, [tracer], read)
 
 
 def _at_block(method: str, call: ViewCall, at: Header, more: list[Any], read: Any) -> Question[Any]:
@@ -95,8 +166,17 @@ def _at_block(method: str, call: ViewCall, at: Header, more: list[Any], read: An
     return Question((method, [transaction, by_hash, *more]), read, plainer, final=FINAL)
 
 
-def _read_slots(entries: Iterable[tuple[Any, Iterable[Any]]], method: str) -> ReadSlots:
+def _overrides(changed: Storage) -> dict[str, Any]:
+    return {
+        account: {"stateDiff": {_word(slot): _word(word) for slot, word in words.items()}}
+        for account, words in changed.items()
+    }
+
+
+def _read_slots(entries: Sequence[tuple[Any, Iterable[Any]]], method: str) -> ReadSlots:
     """Return the slots in a node's entries, of which a contract may have several."""
+    if len(entries) > _MOST_ENTRIES:
+        raise ValueError(f"{len(entries)} contracts")
     slots: dict[str, set[int]] = {}
     for address, keys in entries:
         slots.setdefault(_address(address), set()).update(map(read_quantity, keys))

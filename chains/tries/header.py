@@ -23,7 +23,8 @@ SHARED_FIELDS = 13
 # Number of fields in Ethereum's headers: before London, and since Amsterdam.
 FEWEST_FIELDS, MOST_FIELDS = 15, 23
 
-_TRANSACTIONS_ROOT, _RECEIPTS_ROOT, _GAS_LIMIT, _BASE_FEE, _WITHDRAWALS_ROOT, _BEACON_ROOT = 4, 5, 9, 15, 16, 19
+_FEE_RECIPIENT, _TRANSACTIONS_ROOT, _RECEIPTS_ROOT, _GAS_LIMIT = 2, 4, 5, 9
+_BASE_FEE, _WITHDRAWALS_ROOT, _BEACON_ROOT = 15, 16, 19
 
 
 class InvalidHeader(ValueError):
@@ -66,6 +67,10 @@ class Header:
     def is_amsterdams(self) -> bool:
         """Return whether the header has the two fields that Amsterdam adds (EIP-7928, EIP-7843)."""
         return len(self.fields) >= MOST_FIELDS
+
+    @property
+    def fee_recipient(self) -> bytes:
+        return self.fields[_FEE_RECIPIENT]
 
     @property
     def transactions_root(self) -> bytes:

@@ -12,7 +12,7 @@ from eth_account import Account
 
 from demo import command
 from demo.command import Demo
-from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY, DemoError
+from demo.installation import CHAIN_ID, CHAINS_TOML, PAYER_KEY, DemoError
 from devnet.consensus_client import SLOTS_PER_EPOCH, SLOTS_PER_PERIOD, ConsensusClient
 from devnet.devchain import ACCOUNTS
 from devnet.ethereumjs import EthereumJs
@@ -92,7 +92,7 @@ def _transfer(node: EthereumJs, number: int) -> None:
     """Change the queried balance."""
     fees = {"gas": 21_000, "maxFeePerGas": 10**10, "maxPriorityFeePerGas": 10**9}
     transaction = {"chainId": SOURCE_ID, "nonce": number, "to": ACCOUNTS[2][0], "value": 10**17 + number, **fees}
-    signed = Account.sign_transaction(transaction, SIGNER_KEY)
+    signed = Account.sign_transaction(transaction, PAYER_KEY)
     node.rpc("eth_sendRawTransaction", signed.raw_transaction.to_0x_hex())
 
 

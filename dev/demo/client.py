@@ -47,7 +47,7 @@ def signed_in(base_url: str, address: str, private_key: str, chain_id: int) -> r
     session = requests.Session()
     session.headers.update({"Accept": "application/json", "Referer": f"{base_url}/sign-in"})
     _ok(session.get(f"{base_url}/sign-in", headers={"Accept": "text/html"}, timeout=TIMEOUT))
-    session.headers["X-CSRFToken"] = _token(session)
+    session.headers["X-CSRFToken"] = csrf_token(session)
     answer = session.post(
         f"{base_url}/sign-in/message", json={"address": address, "chainId": chain_id}, timeout=TIMEOUT
     )
@@ -55,13 +55,13 @@ def signed_in(base_url: str, address: str, private_key: str, chain_id: int) -> r
     signature = Account.sign_message(encode_defunct(text=message), private_key).signature.to_0x_hex()
     _ok(session.post(f"{base_url}/sign-in/verify", json={"message": message, "signature": signature}, timeout=TIMEOUT))
     # The CSRF token changes at sign-in.
-    session.headers["X-CSRFToken"] = _token(session)
+    session.headers["X-CSRFToken"] = csrf_token(session)
     return session
 
 
-def _token(session: requests.Session) -> str:
-    """Return the CSRF token of the session. Over https its cookie has a prefix."""
-    return session.cookies.get("__Host-csrftoken") or session.cookies["csrftoken"]
+def csrf_token(session: requests.Session) -> str:
+    """Return the CSRF token of the session. The prefix of its cookie's name depends on the address."""
+    return next(value for name, value in session.cookies.items() if name.endswith("csrftoken"))
 
 
 def submit(base_url: str, api_key: str, body: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ from demo import client
 from demo.client import ClientError
 from demo.installation import (
     CHAIN_ID,
+    PAYER_ADDRESS,
     SIGNER_ADDRESS,
     SIGNER_KEY,
     WALLET_ADDRESS,
@@ -40,6 +41,8 @@ from devnet.servers import ServerError
 PORT, RPC_PORT = 8000, 8545
 # Seconds after which a demo says what a batch waits for.
 WAIT_SECONDS = 10
+# Wei that the signer gets on each chain.
+SIGNER_WEI = 100 * 10**18
 
 
 class DemoNode(Protocol):
@@ -68,9 +71,15 @@ class Demo:
         self.readers: dict[int, str] = {}  # by destination
 
     def chain(self, chain_id: int = CHAIN_ID) -> DevChain:
-        """Start a development chain with a block every second. The first chain gets the port in the options."""
+        """Start a development chain with a block every second, and fund the signer there.
+
+        The first chain gets the port in the options.
+        """
         port = self.options.rpc_port if chain_id == CHAIN_ID else 0
-        return self.running.enter_context(DevChain(chain_id=chain_id, block_seconds=1, port=port))
+        chain = self.running.enter_context(DevChain(chain_id=chain_id, block_seconds=1, port=port))
+        chain.rpc("eth_sendTransaction", {"from": PAYER_ADDRESS, "to": SIGNER_ADDRESS, "value": hex(SIGNER_WEI)})
+        chain.mine()
+        return chain
 
     def attester(self, name: str, chain_toml: str) -> DemoAttester:
         """Start an attester, which signs hashes of a chain's final blocks."""
@@ -104,7 +113,7 @@ class Demo:
         with_log: bool = False,
         until_wait: str = "",
     ) -> bool:
-        """Prove the signer's balance on each source in one batch, and read it. Return whether all values are right.
+        """Prove the payer's balance on each source in one batch, and read it. Return whether all values are right.
 
         `sources` has a chain and blocks (None for the newest) by the registry of its facts. `with_log`: the first log
         of each block's first transaction is proven too. `variables` extend the variables for the documentation's
@@ -122,8 +131,8 @@ class Demo:
         ]
         where = " and ".join(f"block {block} of chain {node.chain_id}" for _, node, block in requested)
         log = " and the first log" if with_log else ""
-        say(f"Asking for the balance of {SIGNER_ADDRESS}{log} at {where}")
-        facts: dict[str, Any] = {"accounts": {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}}
+        say(f"Asking for the balance of {PAYER_ADDRESS}{log} at {where}")
+        facts: dict[str, Any] = {"accounts": {PAYER_ADDRESS: {"props": ["BALANCE"], "slots": []}}}
         if with_log:
             facts["transactions"] = {"0": {"logs": ["0"]}}
         data: dict[str, Any] = {str(node.chain_id): {} for _, node, _ in requested}
@@ -192,6 +201,7 @@ def parser(program: str, description: str | None, folder: str) -> argparse.Argum
 def main(parser: argparse.ArgumentParser, run: Callable[[Demo], bool]) -> int:
     """Run a demo, and return its exit code. `run` returns whether the values are right."""
     signal.signal(signal.SIGTERM, _interrupt)
+    use_no_proxy()
     try:
         options = parser.parse_args()
         options.state = options.state.resolve()
@@ -221,15 +231,20 @@ def main(parser: argparse.ArgumentParser, run: Callable[[Demo], bool]) -> int:
     return 0
 
 
+def use_no_proxy() -> None:
+    """Let this process and its children send each request directly. A demo is on this machine."""
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = "*"
+
+
 def show_balance(destination: DemoNode, registry: str, source: DemoNode, block: int) -> bool:
     """Print the balance in the facts registry. Return whether it is equal to the source chain's."""
-    word = client.account_field(destination.url, registry, SIGNER_ADDRESS, block, client.BALANCE)
+    word = client.account_field(destination.url, registry, PAYER_ADDRESS, block, client.BALANCE)
     balance = int.from_bytes(word)
-    expected = int(client.rpc(source.url, "eth_getBalance", SIGNER_ADDRESS, hex(block)), 16)
+    expected = int(client.rpc(source.url, "eth_getBalance", PAYER_ADDRESS, hex(block)), 16)
     is_right = balance == expected
     call = f"eth_getBalance on chain {source.chain_id}"
     print(f"\nChain {source.chain_id}, block {block}, as chain {destination.chain_id} knows it:")
-    print(f"  call     accountField({SIGNER_ADDRESS}, {block}, BALANCE) on {registry}")
+    print(f"  call     accountField({PAYER_ADDRESS}, {block}, BALANCE) on {registry}")
     print(f"  word     0x{word.hex()}")
     print(f"  decimal  {balance} wei")
     print(f"  ETH      {balance // 10**18}.{balance % 10**18:018d}")

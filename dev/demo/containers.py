@@ -7,8 +7,8 @@ import requests
 
 from demo import client
 from demo.client import ClientError
-from demo.command import say, show_balance, steps_printer
-from demo.installation import CHAIN_ID, SIGNER_ADDRESS, WALLET_ADDRESS, WALLET_KEY
+from demo.command import say, show_balance, steps_printer, use_no_proxy
+from demo.installation import CHAIN_ID, PAYER_ADDRESS, WALLET_ADDRESS, WALLET_KEY
 
 # Maximum seconds for the batch. Four containers have just started.
 DONE_SECONDS = 120
@@ -25,12 +25,13 @@ class ChainInContainer:
 
 def main(url: str, rpc_url: str) -> int:
     """Return the exit code: 0 only if the registry's balance is equal to the chain's."""
+    use_no_proxy()
     chain = ChainInContainer(rpc_url)
     try:
         api_key = client.take_api_key(url, WALLET_ADDRESS, WALLET_KEY, CHAIN_ID)
         block = chain.head()
-        say(f"Asking for the balance of {SIGNER_ADDRESS} at block {block}")
-        blocks = {f"block:{block}": {"accounts": {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}}}
+        say(f"Asking for the balance of {PAYER_ADDRESS} at block {block}")
+        blocks = {f"block:{block}": {"accounts": {PAYER_ADDRESS: {"props": ["BALANCE"], "slots": []}}}}
         body = {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": {str(CHAIN_ID): blocks}}
         internal_id = client.submit(url, api_key, body)
         client.follow(url, api_key, internal_id, steps_printer(), DONE_SECONDS)

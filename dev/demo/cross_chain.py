@@ -7,7 +7,7 @@ import sys
 
 from demo import command
 from demo.command import Demo
-from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS, DemoError
+from demo.installation import CHAIN_ID, CHAINS_TOML, PAYER_ADDRESS, DemoError
 from devnet.devchain import ACCOUNTS
 
 OTHER_ID = 31338
@@ -37,7 +37,7 @@ def run(demo: Demo) -> bool:
     """Start everything, prove a balance on each chain and read both."""
     command.say(f"Starting two development chains, {CHAIN_ID} and {OTHER_ID}, with a block every second")
     chain, other = demo.chain(), demo.chain(OTHER_ID)
-    other.rpc("eth_sendTransaction", {"from": SIGNER_ADDRESS, "to": ACCOUNTS[2][0], "value": hex(TRANSFER)})
+    other.rpc("eth_sendTransaction", {"from": PAYER_ADDRESS, "to": ACCOUNTS[2][0], "value": hex(TRANSFER)})
 
     command.say(f"Starting {ATTESTERS} attesters, who sign hashes of final blocks of chain {OTHER_ID}")
     names = [f"attester-{number}" for number in range(1, ATTESTERS + 1)]

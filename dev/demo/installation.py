@@ -22,9 +22,12 @@ MANAGE = (sys.executable, "manage.py")
 # The key file in an installation's chains.toml.
 KEY_FILE = "signer.key"
 
-# The wallet signs in. The signer pays for transactions. Its balance is proven, because that isn't a round number.
+# The wallet signs in. The payer funds the signer, and its balance is proven, because that isn't a round number.
 WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
-SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
+PAYER_ADDRESS, PAYER_KEY = ACCOUNTS[1]
+# A development account could also be somebody else's who tries the demo. The service would report a stolen key.
+_SIGNER = Account.create()
+SIGNER_ADDRESS, SIGNER_KEY = _SIGNER.address, _SIGNER.key.to_0x_hex()
 
 
 def chain_toml(chain_id: int, name: str) -> str:

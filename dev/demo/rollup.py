@@ -10,7 +10,7 @@ from eth_utils.crypto import keccak
 
 from demo import command
 from demo.command import Demo
-from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS, chain_toml
+from demo.installation import CHAIN_ID, CHAINS_TOML, PAYER_ADDRESS, chain_toml
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 
@@ -53,7 +53,7 @@ def run(demo: Demo) -> bool:
     chain, third = demo.chain(), demo.chain(THIRD_ID)
     # The rollup makes a block for each transaction.
     rollup = demo.running.enter_context(DevChain(chain_id=ROLLUP_ID))
-    rollup.rpc("eth_sendTransactionSync", {"from": SIGNER_ADDRESS, "data": _EMITS_A_LOG, "value": hex(10**17)})
+    rollup.rpc("eth_sendTransactionSync", {"from": PAYER_ADDRESS, "data": _EMITS_A_LOG, "value": hex(10**17)})
 
     outbox = ArbitrumOutbox(chain)
     send_root = keccak(text="messages")

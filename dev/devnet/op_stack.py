@@ -5,6 +5,7 @@ count from the first block on.
 """
 
 import json
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Self
@@ -24,6 +25,8 @@ _INBOX, _PORTAL, _SYSTEM_CONFIG = (f"0x{number:040x}" for number in (0xFF01, 0xF
 _SIGNER_SLOT = "0x65a7ed542fb37fe237fdfbdd70b31598523fe5b32879e307bae27a0bd9581c08"
 _BATCHER, _BATCHER_KEY = ACCOUNTS[3]
 _EIP1559 = {"eip1559Elasticity": 6, "eip1559Denominator": 50, "eip1559DenominatorCanyon": 250}
+# The base fee stays here, in wei, so that costs don't depend on a transaction's block.
+_MIN_BASE_FEE = 10**9
 # The scalars of OP Mainnet.
 _BASE_FEE_SCALAR, _BLOB_BASE_FEE_SCALAR = 5227, 1_014_213
 
@@ -33,18 +36,18 @@ class OpGeth(Geth):
 
     name = "op-geth"
 
-    def __init__(self, chain_id: int, *, genesis_time: int, gas_limit: int = 60_000_000) -> None:
-        flags = ("--gcmode=archive", "--state.scheme=hash", "--rollup.disabletxpoolgossip")
-        super().__init__(
-            chain_id, genesis_time=genesis_time, gas_limit=gas_limit, flags=flags, program=PROGRAMS / "op-geth"
-        )
+    def __init__(self, chain_id: int) -> None:
+        # op-geth would replace the genesis of a chain whose id it knows, such as OP Sepolia's.
+        own_genesis = "--rollup.superchain-upgrades=false"
+        flags = ("--gcmode=archive", "--state.scheme=hash", "--rollup.disabletxpoolgossip", own_genesis)
+        super().__init__(chain_id, flags=flags, program=PROGRAMS / "op-geth")
         config = self.genesis["config"]
         for of_l1 in ("blobSchedule", "depositContractAddress", "terminalTotalDifficultyPassed"):
             del config[of_l1]
         # Osaka comes with Karst.
         config |= {"bedrockBlock": 0, "optimism": _EIP1559, "osakaTime": 0, **{f"{fork}Time": 0 for fork in _FORKS}}
         # Since Jovian: version, denominator, elasticity, least base fee.
-        self.genesis["extraData"] = "0x01" + (250).to_bytes(4).hex() + (6).to_bytes(4).hex() + bytes(8).hex()
+        self.genesis["extraData"] = f"0x01{250:08x}{6:08x}{_MIN_BASE_FEE:016x}"
         self.genesis["alloc"] |= json.loads(_PREDEPLOYS.read_text())
 
 
@@ -72,10 +75,11 @@ class _OpServer(LocalServer):
 
 
 class OpStack:
-    """A rollup that is derived from `l1`, within a `with` block.
+    """A rollup that is derived from the blocks that `l1` has from now on, within a `with` block.
 
-    It makes a block every second, and publishes batches, without which its final block would stay the first one. The
-    operator fee is a scalar and a constant, by which a transaction pays gas * 100 * scalar + constant, in wei.
+    It makes a block every `block_seconds`. Without `has_batcher` it publishes no batches, and its final block stays the
+    first one. If it `is_as_old` as `l1`, it is derived from the first block of that on, and catches up with the time.
+    The operator fee is a scalar and a constant, by which a transaction pays gas * 100 * scalar + constant, in wei.
     """
 
     def __init__(
@@ -84,9 +88,13 @@ class OpStack:
         chain_id: int,
         *,
         operator_fee: tuple[int, int] = (0, 0),
+        block_seconds: int = 1,
+        has_batcher: bool = True,
+        is_as_old: bool = False,
     ) -> None:
-        self.l1, self.l2 = l1, OpGeth(chain_id, genesis_time=int(l1.genesis["timestamp"], 16))
-        self._operator_fee = operator_fee
+        self.chain_id = chain_id
+        self.l1, self.l2, self.operator_fee = l1, OpGeth(chain_id), operator_fee
+        self._block_seconds, self._has_batcher, self._is_as_old = block_seconds, has_batcher, is_as_old
         self._running = ExitStack()
 
     @staticmethod
@@ -97,12 +105,17 @@ class OpStack:
 
     def __enter__(self) -> Self:
         with self._running:
+            # The rollup's first block is as old as that of L1, or younger by half an hour at most.
+            first = self.l1.rpc("eth_getBlockByNumber", "earliest" if self._is_as_old else "latest", False)
+            begins = 0 if self._is_as_old else int(time.time())
+            self.l2.genesis["timestamp"] = hex(max(begins, int(first["timestamp"], 16)))
             self._running.enter_context(self.l2)
-            self._write("rollup.json", self._rollup())
+            self._write("rollup.json", self._rollup(first))
             config = self.l1.genesis["config"]
             self._write("l1.json", {name: value for name, value in config.items() if not name.endswith("Passed")})
             self.node = self._running.enter_context(self._op_node())
-            self._running.enter_context(self._op_batcher())
+            if self._has_batcher:
+                self._running.enter_context(self._op_batcher())
             self._running = self._running.pop_all()
         return self
 
@@ -123,11 +136,10 @@ class OpStack:
             {
                 "l1": self.l1.url,
                 "l1.rpckind": "standard",
-                # Without blobs, no beacon node is asked.
-                "l1.beacon": self.l1.url,
+                # Without blobs, no beacon node is needed. op-node would try one of `l1.beacon` for 15 seconds.
                 "l1.beacon.ignore": "true",
                 "l1.http-poll-interval": "500ms",
-                "l1.epoch-poll-interval": "2s",
+                "l1.epoch-poll-interval": "500ms",
                 "l2": self.l2.engine_url,
                 "l2.jwt-secret": self.l2.folder / "jwt.hex",
                 "l2.enginekind": "geth",
@@ -135,7 +147,7 @@ class OpStack:
                 "rollup.l1-chain-config": self.l2.folder / "l1.json",
                 "sequencer.enabled": "true",
                 "sequencer.l1-confs": 0,
-                "finality.delay": 2,
+                "finality.delay": 1,
                 "p2p.disable": "true",
             },
         )
@@ -158,12 +170,12 @@ class OpStack:
             },
         )
 
-    def _rollup(self) -> dict[str, Any]:
+    def _rollup(self, first: dict[str, Any]) -> dict[str, Any]:
         firsts = {
-            name: {"hash": node.rpc("eth_getBlockByNumber", "0x0", False)["hash"], "number": 0}
-            for name, node in (("l1", self.l1), ("l2", self.l2))
+            name: {"hash": block["hash"], "number": int(block["number"], 16)}
+            for name, block in (("l1", first), ("l2", self.l2.rpc("eth_getBlockByNumber", "0x0", False)))
         }
-        scalar, constant = self._operator_fee
+        scalar, constant = self.operator_fee
         return {
             "genesis": {
                 **firsts,
@@ -175,11 +187,11 @@ class OpStack:
                     "gasLimit": int(self.l2.genesis["gasLimit"], 16),
                     "eip1559Params": f"0x{0:016x}",
                     "operatorFeeParams": f"0x{scalar << 64 | constant:064x}",
-                    "minBaseFee": 0,
+                    "minBaseFee": _MIN_BASE_FEE,
                     "daFootprintGasScalar": 0,
                 },
             },
-            "block_time": 1,
+            "block_time": self._block_seconds,
             "max_sequencer_drift": 600,
             # After so many blocks of L1 without batches, op-node would replace its own blocks by empty ones.
             "seq_window_size": 100_000,

@@ -22,7 +22,15 @@ _PREDEPLOYS = "op-core/nuts/state/karst_state.json"
 
 def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
+    pins = {path: path.read_bytes() for path in (PINNED / "go.mod", PINNED / "go.sum")}
     answers = _go("mod", "download", "-json", _OP_GETH, _OPTIMISM, folder=PINNED)
+    # Go adds a missing hash by itself.
+    if changed := [path for path, pinned in pins.items() if path.read_bytes() != pinned]:
+        for path in changed:
+            path.write_bytes(pins[path])
+        sys.exit(
+            f"The rollup's programs can't be built: dev/op-stack/{changed[0].name} is incomplete, so go changes it."
+        )
     decoder, modules = json.JSONDecoder(), {}
     while answers.strip():
         module, end = decoder.raw_decode(answers.lstrip())

@@ -26,6 +26,7 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGHUP, _stop)  # a closed terminal, which gunicorn outlives
 
     python = sys.executable
     gunicorn = [python, "-m", "gunicorn", "--config", "config/gunicorn.py", "--bind", options.bind]
@@ -51,6 +52,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     # A second signal must not interrupt the shutdown.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -78,7 +78,13 @@ class ShownBatch:
         """Return the beginning of the query string that selects the same filters and pages."""
         page = f"page={self.shown.number}&" if self.wanted.page else ""
         slots = f"slots={self.queries[0].slots.number}&" if self.wanted.slots and self.queries else ""
-        return f"{self.wanted.filters.address}{page}{slots}{self.event}"
+        steps = "steps=first&" if self.steps_first and not self.is_about_one else ""
+        return f"{self.wanted.filters.address}{page}{slots}{self.event}{steps}"
+
+    @property
+    def steps_first(self) -> bool:
+        """Return whether the steps of all queries are above the queries. Facts are there first, but no update jumps."""
+        return self.batch.status != BatchStatus.DONE or self.wanted.steps_first
 
     @property
     def event(self) -> str:
@@ -213,7 +219,7 @@ def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
     destination = chain_name(batch.destination_chain_id)
     registries = deployments.all_of(destination.id, counts.source_chains)
     held_by = deployments.of_batch(batch, registries)
-    shown = query_paging.read(batch, wanted)
+    shown = query_paging.read(batch, wanted, counts.queries)
     rows = list(shown)
     is_whole = wanted.only is not None or counts.queries <= MAX_CARDS
     steps = query_rows.steps_of(rows) if is_whole else None

@@ -1,24 +1,35 @@
 """Code to copy: calls that read a fact from its registry, and a command that submits a request."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from batch_query_client.namespaces import namespace
 from chains.encoding import checksummed
 from chains.tries.packed import HASHED_HEADER_FIELDS
+from explorer.formatting.stated_part import StatedPart
 from proving import facts
 from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
 from proving.models import FactsRegistry
+from proving.slots.layouts import BALANCE_SEED
 from queries.columns import AccountField, EntryField, HeaderField
-from queries.storage_layout import read_number
+from queries.storage_layout import NamedSlot, integer
 
 _TEXTS: Mapping[str, str] = tomllib.loads((Path(__file__).parent / "code_snippets.toml").read_text("utf-8"))
 # The reader has Satellite's reads alone: no later properties, and none that a registry holds as a hash.
 _FIELDS_OF_READER = frozenset(HeaderField(number) for number in range(15)) - HASHED_HEADER_FIELDS
 # The reader's names for functions of the registry, if they differ.
 _NAMES_OF_READER = {"accountStorageSlotValues": "storageSlot", "blockAtTimestamp": "timestamp"}
+_WORDS = 1 << 256
+# Names that no function of the shown contract has: words, types and builtins of Solidity, and names in its code.
+_RESERVED = frozenset(_TEXTS["reserved"].split())
+_TYPE = re.compile("u?int[0-9]+|bytes[0-9]+|u?fixed[0-9]+x[0-9]+")
+# A larger slot is shown in hexadecimal.
+_MOST_DECIMAL = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -50,8 +61,13 @@ class _Call:
     function: str
     parameters: tuple[_Argument, ...]
     answer: str = "bytes32"
-    of_others: str = ""
-    """The comment that says how to read the same of another holder."""
+    name: Mapping[str, Any] | None = None
+    """The name of the slot, if the request has named it."""
+
+    @property
+    def stated(self) -> StatedPart | None:
+        """Return the part of the word that the slot's name states."""
+        return StatedPart.of(self.name) if self.name else None
 
     def declared(self, parts: Iterable[str]) -> str:
         return f"{self.function}({', '.join(parts)})"
@@ -84,13 +100,10 @@ def reading(row: FactsRegistry, block_number: int, fact: Fact) -> tuple[Snippet,
     """
     registry = row.address
     call = _call(block_number, fact)
-    signature = f"{call.function}({','.join(parameter.type for parameter in call.parameters)})({call.answer})"
     declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
-    arguments = [parameter.value for parameter in call.parameters]
     is_word = call.answer == "bytes32"
-    is_number = facts.is_number(fact)
-    in_python = "int.from_bytes(word)" if is_number else '"0x" + word.hex()'
-    in_typescript = "BigInt(word)" if is_number else "word"
+    stated = call.stated or (StatedPart.of({}) if facts.is_number(fact) else None)
+    in_python, in_typescript = (stated.in_python, stated.in_typescript) if stated else ('"0x" + word.hex()', "word")
     words = {"registry": registry, "result": "word" if is_word else "number", "answer": call.answer}
     return (
         Snippet("Solidity", _contract("Registry", registry, call)),
@@ -113,7 +126,7 @@ def reading(row: FactsRegistry, block_number: int, fact: Fact) -> tuple[Snippet,
                 printed=in_python if is_word else "number",
             ),
         ),
-        Snippet("cast", f"cast call --rpc-url \"$RPC_URL\" {registry} '{signature}' {' '.join(arguments)}"),
+        *_in_shell(registry, call),
         *_by_reader(row, call, fact),
     )
 
@@ -122,7 +135,21 @@ def solidity_line(block_number: int, fact: Fact) -> str:
     """Return the statement of a contract that reads the fact, which is no `TimeFact`."""
     call = _call(block_number, fact)
     read = f"registry.{call.declared(parameter.value for parameter in call.parameters)}"
-    return f"uint256 value = uint256({read});" if facts.is_number(fact) else f"bytes32 value = {read};"
+    stated = call.stated or (StatedPart.of({}) if facts.is_number(fact) else None)
+    return f"{stated.solidity_type} value = {stated.in_solidity(read)};" if stated else f"bytes32 value = {read};"
+
+
+def _in_shell(registry: str, call: _Call) -> Iterator[Snippet]:
+    stated = call.stated
+    is_whole = stated is None or (stated.part.is_whole and stated.kind == "number" and stated.part.form != "bool")
+    answer = stated.solidity_type if stated and is_whole else call.answer
+    signature = f"{call.function}({','.join(parameter.type for parameter in call.parameters)})({answer})"
+    arguments = " ".join(parameter.value for parameter in call.parameters)
+    command = f"cast call --rpc-url \"$RPC_URL\" {registry} '{signature}' {arguments}"
+    if stated is None or is_whole:
+        yield Snippet("cast", command)
+    elif commands := stated.in_shell:
+        yield Snippet("cast", f"WORD=$({command})\n{commands}")
 
 
 def _by_reader(row: FactsRegistry, call: _Call, fact: Fact) -> Iterator[Snippet]:
@@ -134,14 +161,26 @@ def _by_reader(row: FactsRegistry, call: _Call, fact: Fact) -> Iterator[Snippet]
 
 
 def _contract(kind: str, address: str, call: _Call) -> str:
+    arguments = {parameter.name: parameter.value for parameter in call.parameters}
+    what, function, answer = call.what, "read() external", call.answer
+    lines: list[str] = []
+    if call.name and (slot := _slot_of_holder(call.name)):
+        function = f"{_function(call.name, arguments['account'])}(address holder, uint256 blockNumber) internal"
+        lines.append(f"bytes32 slot = {slot};")
+        arguments |= {"blockNumber": "blockNumber", "slot": "slot"}
+    read = f"FACTS.{call.declared(arguments.values())}"
+    if call.stated:
+        lines.append(f"bytes32 word = {read};")
+        answer, read = call.stated.solidity_type, call.stated.in_solidity("word")
     return _TEXTS["solidity"].format(
         kind=kind,
         address=address,
-        what=call.what,
-        more=call.of_others,
+        what=", ".join([what, *_said(call.name)]) if call.name else what,
         answer=call.answer,
         declaration=call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters),
-        call=call.declared(parameter.value for parameter in call.parameters),
+        function=function,
+        returned=answer,
+        lines="".join(f"\n        {line}" for line in [*lines, f"return {read};"]),
     )
 
 
@@ -162,8 +201,7 @@ def _call(block_number: int, fact: Fact) -> _Call:
         case SlotFact():
             account = _Argument("address", "account", fact.address)
             slot = _Argument("bytes32", "slot", fact.slot)
-            others = _slot_of_others(fact)
-            return _Call("A storage slot", "accountStorageSlotValues", (account, block, slot), of_others=others)
+            return _Call("A storage slot", "accountStorageSlotValues", (account, block, slot), name=fact.name)
         case EntryFact() | LogFact():
             return _of_transaction(block, fact)
         case HeaderFact():
@@ -174,13 +212,58 @@ def _call(block_number: int, fact: Fact) -> _Call:
             return _Call("The latest block at that time", "blockAtTimestamp", (time,), answer="uint256")
 
 
-def _slot_of_others(fact: SlotFact) -> str:
-    """Return the comment about the slot of another key of a mapping by address. Empty: it is no such slot."""
-    name = fact.name or {}
-    keys = name.get("keys", ())
-    if name.get("layout") != "solidity" or len(keys) != 1 or checksummed(str(keys[0])) is None:
+def _said(name: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a slot's name says, for a comment. Nothing proves it."""
+    if name.get("call"):
+        yield f"said by its sender to be {name['call']}"
+    if bits := StatedPart.of(name).bits:
+        yield bits
+    if known := namespace(int(name["slot"], 16)):
+        yield f"in {known}"
+
+
+def _function(name: Mapping[str, Any], account: str) -> str:
+    """Return the name of a function for any holder."""
+    function, _, types = name.get("call", "").rstrip(")").partition("(")
+    # The mapping may be by the contract's own address, whatever the argument is. Solady's base is that address.
+    keys = [*map(str.lower, filter(_is_address, name["keys"])), f"0x{int(name['slot'], 16) >> 96:040x}"]
+    is_by_argument = types == "address" and account.lower() not in keys
+    return function if is_by_argument and not (function in _RESERVED or _TYPE.fullmatch(function)) else "read"
+
+
+def _slot_of_holder(name: Mapping[str, Any]) -> str:
+    """Return the code of the slot of any `holder`, for the slot of one. Empty: the slot follows from no one address."""
+    base, layout, keys = int(name["slot"], 16), name["layout"], name["keys"]
+    holder, seed = divmod(base, 1 << 96)
+    if holder and seed == BALANCE_SEED and keys == [{"index": "0"}] and layout == "solidity":
+        return f"keccak256(abi.encodePacked(holder, uint96({seed:#x})))"
+    places = [place for place, key in enumerate(keys) if _is_address(key)]
+    if len(places) != 1:
         return ""
-    return "\n" + _TEXTS["slot_of_others"].format(slot=read_number(name["slot"]))
+    before, after = keys[: places[0]], keys[places[0] + 1 :]
+    number = int(NamedSlot(slot=name["slot"], keys=before, layout=layout, call="f()").number, 16)
+    code = _hashed("holder", _number(number), layout)
+    for key in after:
+        if isinstance(key, str):
+            code = _hashed(_number(integer(key) % _WORDS), code, layout)
+        elif "member" in key:
+            code = f"keccak256(abi.encode({code}))" if layout == "vyper-0.2.12" else code
+            code = f"bytes32(uint256({code}) + {integer(key['member'])})"
+        else:
+            return ""
+    return code
+
+
+def _is_address(key: object) -> bool:
+    return isinstance(key, str) and checksummed(key) is not None
+
+
+def _number(slot: int) -> str:
+    return f"uint256({slot if slot < _MOST_DECIMAL else f'{slot:#066x}'})"
+
+
+def _hashed(key: str, slot: str, layout: str) -> str:
+    return f"keccak256(abi.encode({', '.join([key, slot] if layout == 'solidity' else [slot, key])}))"
 
 
 def _of_transaction(block: _Argument, fact: EntryFact | LogFact) -> _Call:

@@ -14,11 +14,11 @@ from explorer.batch.log_display import LogDisplay
 from explorer.formatting import slot_words
 from explorer.formatting.amounts import in_groups, whole_units
 from explorer.formatting.slot_words import ADDRESS_ENDS, WORD_ENDS
+from explorer.formatting.stated_part import StatedPart
 from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
 from proving.models import FactsRegistry
-from proving.slots.trials import Part
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.models import Query
 
@@ -27,8 +27,6 @@ SLOTS_PAGE = 50
 _STATUS_MEANINGS = {0: "= failure", 1: "= success"}
 # A longer number is shown as a shortened word. There is room for amounts of tokens.
 _MOST_DIGITS = 31
-_BITS_OF_ADDRESS = 160
-_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -191,53 +189,21 @@ def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
     return (Meaning("decimal", str(number)),) if facts.is_number(fact) else ()
 
 
-@dataclass(frozen=True)
-class _StatedPart:
-    """The part of a slot's word that the batch's sender states, or the whole word."""
-
-    number: int
-    text: str
-    bits: str = ""
-    """Its place. Empty: it is the whole word."""
-    decimals: int = 0
-
-    @classmethod
-    def of(cls, name: Mapping[str, Any], word: int) -> "_StatedPart":
-        decimals = name.get("decimals", 0)
-        if not name.get("part"):
-            return cls(word, str(word), decimals=decimals)
-        part = Part(**name["part"])
-        number, bits = part.of(word), f"in bits {part.offset} to {part.offset + part.size - 1}"
-        if part.form == "bool":
-            return cls(number, str(bool(number)).lower(), bits)
-        if part.form == "left" or part.size == _BITS_OF_ADDRESS:
-            return cls(number, f"0x{number % (1 << part.size):0{-(-part.size // 4)}x}", bits)
-        return cls(number, str(number), bits, decimals)
-
-    @property
-    def divided(self) -> str:
-        """Return the number in whole units, with all its digits."""
-        return f"{'-' if self.number < 0 else ''}{whole_units(abs(self.number), self.decimals)}"
-
-    @property
-    def division(self) -> str:
-        return f"divided by 10{str(self.decimals).translate(_SUPERSCRIPTS)}, as its sender says"
-
-
 def _slot_meanings(name: Mapping[str, Any], word: int) -> Iterator[Meaning]:
-    stated = _StatedPart.of(name, word)
-    yield Meaning(stated.bits or "decimal", stated.text)
+    stated = StatedPart.of(name)
+    yield Meaning(stated.bits or "decimal", stated.text(word))
     if stated.decimals:
-        yield Meaning(stated.division, stated.divided)
+        yield Meaning(stated.division, stated.divided(word))
 
 
 def _named_slot_in_short(name: Mapping[str, Any], word: int) -> InShort | None:
     """Return the number of a slot that the request has named. None: it is long."""
-    stated = _StatedPart.of(name, word)
-    if stated.decimals and sum(map(str.isdigit, stated.divided)) <= _MOST_DIGITS:
-        return InShort(in_groups(stated.divided), stated.bits, note=stated.division)
-    if not stated.bits and len(stated.text) > _MOST_DIGITS:
+    stated = StatedPart.of(name)
+    text, divided = stated.text(word), stated.divided(word)
+    if stated.decimals and sum(map(str.isdigit, divided)) <= _MOST_DIGITS:
+        return InShort(in_groups(divided), stated.bits, note=stated.division)
+    if not stated.bits and len(text) > _MOST_DIGITS:
         return None
-    if stated.text.removeprefix("-").isdecimal():
-        return InShort(in_groups(stated.text), stated.bits)
-    return InShort(stated.text, stated.bits, ends=ADDRESS_ENDS if len(stated.text) > slot_words.MOST_OF_KEY else None)
+    if text.removeprefix("-").isdecimal():
+        return InShort(in_groups(text), stated.bits)
+    return InShort(text, stated.bits, ends=ADDRESS_ENDS if len(text) > slot_words.MOST_OF_KEY else None)

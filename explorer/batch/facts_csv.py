@@ -46,6 +46,7 @@ def lines(batch: Batch) -> Iterator[str]:
 def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[str]:
     block = query.block
     is_header = isinstance(fact, facts.HeaderFact | facts.TimeFact)
+    number = None if word is None else facts.number(fact, word)
     unproven = "rejected" if batch.status == BatchStatus.REJECTED else "open"
     return [
         str(query.position + 1),
@@ -58,7 +59,7 @@ def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[s
         facts.name(fact),
         fact.slot if isinstance(fact, SlotFact) else "",
         unproven if word is None else "proven",
-        str(int.from_bytes(word)) if word is not None and facts.is_number(fact) else "",
+        "" if number is None else str(number),
         hex_data(word) if word is not None else "",
     ]
 

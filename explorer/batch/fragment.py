@@ -1,4 +1,4 @@
-"""The rendered part of a batch's page that refreshes itself. It is the same for all readers.
+"""The rendered part of a batch's page that refreshes itself. One is for the batch's owner, one for all other readers.
 
 A poll renders it and compares it with the last version. Ages and durations are left out of the comparison, because
 the browser keeps them up to date.
@@ -15,6 +15,7 @@ from django.middleware.csrf import get_token
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
+from accounts.models import User
 from explorer.batch import batch_page
 from explorer.batch.batch_page import ShownBatch
 from explorer.batch.query_paging import QuerySelection
@@ -22,10 +23,7 @@ from explorer.formatting.one_line import one_line
 
 # Seconds for which all readers share one rendering. A page polls each second, so DONE is on every screen in 1.5 s.
 _KEPT_SECONDS = 0.5
-# Placeholders for values that are inserted after rendering.
-_VERSION = "VersionOfTheFragment"
-_READER = "ReaderOfTheBatch"
-_PASSING = re.compile(r' data-now="[^"]*"|(?<=data-)((?:since|until)="[^"]*">)[^<]*')
+_PASSING = re.compile(r'data-(?:now="[^"]*"|((?:since|until)="[^"]*">)[^<]*)')
 
 
 @dataclass(frozen=True)
@@ -34,37 +32,35 @@ class Fragment:
     announcement: SafeString
     content: str
     version: str
-    submitter: int  # the id of the user
     token: str
     """It stands in forms for a reader's. Nobody can guess it, so that it stands nowhere else."""
 
     def of(self, request: HttpRequest) -> SafeString:
-        """Return the fragment for this reader, with a CSRF token and the words for the submitter or for others."""
-        marker = _READER + self.token
-        kept = r"\1" if request.user.pk == self.submitter else r"\2"
-        content = re.sub(f"{marker}(.*?){marker}(.*?){marker}", kept, self.content, flags=re.DOTALL)
-        is_needed = self.token in content
-        return SafeString(content.replace(self.token, get_token(request)) if is_needed else content)
+        """Return the fragment for this reader, with a CSRF token."""
+        is_needed = self.token in self.content
+        return SafeString(self.content.replace(self.token, get_token(request)) if is_needed else self.content)
 
 
-def render(page: ShownBatch, **context: object) -> Fragment:
-    """Render a page's fragment."""
-    token = secrets.token_hex(16)
-    values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": token, "reader": _READER + token}
+def render(page: ShownBatch, *, is_own: bool, **context: object) -> Fragment:
+    """Render a page's fragment for the batch's owner or for others."""
+    # Placeholders for values that are inserted after rendering.
+    token, place = secrets.token_hex(16), secrets.token_hex(16)
+    values = {"page": page, "batch": page.batch, "is_own": is_own, "version": place, "csrf_token": token}
     values |= context
     values["announcement"] = announcement = one_line("explorer/batch/_announcement.html", values)
     content: str = render_to_string("explorer/batch/_fragment.html", values)
-    version = hashlib.sha256(_PASSING.sub(r"\1", content.replace(token, "")).encode()).hexdigest()[:32]
+    compared = _PASSING.sub(r"\1", content.replace(token, "").replace(place, ""))
+    version = hashlib.sha256(compared.encode()).hexdigest()[:32]
     title = one_line("explorer/batch/_title.html", values)
-    content = content.replace(_VERSION, version)
-    return Fragment(title, announcement, content, version, page.batch.user_id, token)
+    return Fragment(title, announcement, content.replace(place, version), version, token)
 
 
-def read(internal_id: str, wanted: QuerySelection) -> Fragment | None:
-    """Return the fragment, at most half a second old. None: there is no such page."""
-    key = hashlib.sha256(f"{internal_id} {wanted}".encode()).hexdigest()
+def read(internal_id: str, wanted: QuerySelection, user: User | None) -> Fragment | None:
+    """Return the fragment for this reader, at most half a second old. None: there is no such page."""
+    is_own = user is not None and user.batches.filter(pk=internal_id).exists()
+    key = hashlib.sha256(f"{internal_id} {wanted} {is_own}".encode()).hexdigest()
     known: Fragment | None = cache.get(key)
     if known is None and (page := batch_page.read(internal_id, wanted)) is not None:
-        known = render(page)
+        known = render(page, is_own=is_own)
         cache.set(key, known, _KEPT_SECONDS)
     return known

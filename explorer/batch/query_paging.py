@@ -87,12 +87,16 @@ class QuerySelection:
     only: int | None = None  # the number of the only query to show
     slots: str = ""  # the page of that query's slots or logs, as in the page's address
     event: str = ""  # the signature of an event by which that query's logs are decoded, as typed
+    steps_first: bool = False  # the steps stay above the queries, as in a page that was opened before they were DONE
 
 
-def read(batch: Batch, wanted: QuerySelection) -> "Page[Query]":
-    """Read one page of the queries, with their blocks."""
+def read(batch: Batch, wanted: QuerySelection, count: int) -> "Page[Query]":
+    """Read one page of the queries, with their blocks. `count` is the number of all queries of the batch."""
     queries: QuerySet[Query] = batch.queries.prefetch_related("block").filter(wanted.filters.condition)
     if wanted.only is not None:
         queries = queries.filter(position=wanted.only - 1)
     order = [SORTS[wanted.filters.sort]] if wanted.filters.sort else []
-    return Paginator(queries.order_by(*order, "position"), PAGE_SIZE).get_page(wanted.page or 1)
+    pages = Paginator(queries.order_by(*order, "position"), PAGE_SIZE)
+    if not wanted.filters.any:
+        pages.count = 1 if wanted.only is not None else count  # Its own count would be another statement.
+    return pages.get_page(wanted.page or 1)

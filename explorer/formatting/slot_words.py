@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from batch_query_client.namespaces import namespace
+
 # A longer key is shortened.
 MOST_OF_KEY = 20
 ADDRESS_ENDS, WORD_ENDS = (6, 4), (10, 6)
@@ -16,15 +18,18 @@ _MOST_IN_TITLE = 4
 
 @dataclass(frozen=True)
 class PathPiece:
-    """A piece of a path: a key, or what stands between keys."""
+    """A piece of a path: a variable's slot, a key, or what stands between keys."""
 
     text: str
     is_key: bool = False
+    """It is shortened if it is long."""
 
 
 def path(name: Mapping[str, Any]) -> Iterator[PathPiece]:
     """Yield a name as a path, such as 0x2[0x7099…79C8][element 5].1 from a mapping to a struct's member."""
-    yield PathPiece(name["slot"])
+    yield PathPiece(name["slot"], is_key=True)
+    if known := namespace(int(name["slot"], 16)):
+        yield PathPiece(f" ({known})")
     for key in name["keys"]:
         if isinstance(key, str):
             yield from (PathPiece("["), PathPiece(key, is_key=True), PathPiece("]"))

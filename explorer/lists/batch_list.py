@@ -120,7 +120,8 @@ def _found(filters: BatchListFilters, user: User | None, account: SearchedAccoun
     matching = _matching(filters, user, account)
     page = _page(matching.batches, filters)
     fact_filters = fact_list.searched(filters.search, account)
-    facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else FoundFacts([], None)
+    start, reader = FactCursor.of(START), user.pk if user else None
+    facts = search(fact_filters, start, _MOST_FACTS, reader=reader) if fact_filters else FoundFacts([], None)
     query = urlencode(fact_filters.model_dump(exclude_none=True)) if fact_filters else ""
     return {
         "days": _by_day(batch_rows.read(page.batches)),
@@ -149,13 +150,15 @@ def file(request: HttpRequest) -> HttpResponse:
     except UnreadableFilters as unreadable:
         return typed_filters.refusing_file(unreadable.faults, "batches.csv")
     matching = _matching(filters, user, searched_account.read(filters.search, client_address(request)))
-    rows = batch_rows.read(query_rows.first(matching.batches, MOST_IN_FILE + 1))
-    following = ""
-    if len(rows) > MOST_IN_FILE:
-        rows = rows[:MOST_IN_FILE]
+    found = query_rows.first(matching.batches, MOST_IN_FILE + 1)
+    batches, following = found[:MOST_IN_FILE], ""
+    if refusal := read_rate.refusal_of_items(request, batch_rows.items(batches)):
+        return refusal
+    if len(found) > MOST_IN_FILE:
         parts = request.GET.copy()
-        parts["before"] = rows[-1].batch.pk
+        parts["before"] = batches[-1].pk
         following = f"?{parts.urlencode()}"
+    rows = batch_rows.read(batches)
     return csv_lines.file(map(csv_lines.line, [_COLUMNS, *map(_cells, rows)]), "batches.csv", following)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from django.db.models import Count, OuterRef, Subquery
+from django.db.models import Count, Max, Min, OuterRef, Subquery
 
 from config.chain_names import ChainName, chain_name
 from explorer.batch import fact_display
@@ -21,10 +21,12 @@ from proving.facts import TimeFact
 from proving.models import FactsRegistry
 from proving.reading import query_values
 from proving.registries import deployments
-from queries.models import Batch, Query
+from queries.models import HEADER_STEPS, Batch, Query, QueryKind, StepKind
 
-# Maximum queries of a batch that are read. Further ones are only counted.
-_MOST_READ = 64
+# Maximum queries of a batch whose steps and accounts are counted, and the number that takes as long as another item.
+_MOST_COUNTED, _QUERIES_PER_ITEM = 64, 16
+# The maximum size of a query with one fact. A larger one requests several slots or logs, which lines don't name.
+_SIZE_OF_ONE = 2
 
 
 class RowProgress(NamedTuple):
@@ -51,51 +53,92 @@ class BatchRow:
         return self.batch.finished_at - self.batch.created_at if self.batch.finished_at else None
 
 
+class _Group(NamedTuple):
+    """The number of a batch's queries of a kind that are about the same source chain and at the same step."""
+
+    source_chain_id: int
+    kind: str
+    step: str | None
+    queries: int
+    position: int  # of the first
+    lowest: str  # the first and the last of their addresses in alphabetical order
+    highest: str
+
+    @property
+    def steps(self) -> tuple[StepKind, ...]:
+        return HEADER_STEPS if self.kind == QueryKind.HEADER else tuple(StepKind)
+
+    @property
+    def completed(self) -> int:
+        return len(self.steps) if self.step is None else self.steps.index(StepKind(self.step))
+
+
+def items(batches: Sequence[Batch]) -> int:
+    """Return how many items of a file take as long to read as the lines of these batches."""
+    return sum(1 + min(batch.size, _MOST_COUNTED) // _QUERIES_PER_ITEM for batch in batches)
+
+
 def read(batches: Sequence[Batch]) -> list[BatchRow]:
-    """Return the lines of batches."""
-    pks = [batch.pk for batch in batches]
-    queries = Query.objects.filter(batch__in=pks)
-    # The last query's position gives the number of queries without a count. A request names each source chain once, so
-    # the queries of a chain are consecutive.
-    last = Query.objects.filter(batch=OuterRef("pk")).order_by("-position")
-    ends = Subquery(last.values("position")[:1]), Subquery(last.values("source_chain_id")[:1])
-    counts = {pk: end for pk, *end in Batch.objects.filter(pk__in=pks).values_list("pk", *ends)}
-    known: dict[str, list[Query]] = defaultdict(list)
-    few = queries.filter(position__lt=_MOST_READ).order_by("position")
-    for query in few.select_related("block").defer("slots", "slot_names", "logs", "block_logs", "block__header_rlp"):
-        known[query.batch_id].append(query)
-    # A batch of a larger size requests several slots or logs, which lines don't name.
-    alone = queries.filter(batch__in=[pk for pk, (at, _) in counts.items() if at == 0], batch__size__lte=2)
-    singles = {query.batch_id: query for query in alone.select_related("block", "batch")}
-    values = _values(list(singles.values()))
-    large = [batch.pk for batch in batches if batch.is_open and (counts[batch.pk][0] or 0) >= _MOST_READ]
-    done = dict(queries.filter(batch__in=large, step=None).order_by().values_list("batch").annotate(Count("pk")))
+    """Return the lines of batches. The database counts their queries. Only a query that a headline names is read."""
+    queries = Query.objects.filter(batch__in=[batch.pk for batch in batches]).order_by()
+    alike = queries.filter(position__lt=_MOST_COUNTED).values_list("batch", "source_chain_id", "kind", "step")
+    groups: dict[str, list[_Group]] = defaultdict(list)
+    for pk, *group in alike.annotate(Count("pk"), Min("position"), Min("address"), Max("address")):
+        groups[pk].append(_Group(*group))
+    counted = {batch.pk: sum(group.queries for group in groups[batch.pk]) for batch in batches}
+    ends = _ends([pk for pk, count in counted.items() if count == _MOST_COUNTED])
+    totals = counted | {pk: position + 1 for pk, (position, _) in ends.items()}
+    large = [batch.pk for batch in batches if batch.is_open and totals[batch.pk] > _MOST_COUNTED]
+    done = dict(queries.filter(batch__in=large, step=None).values_list("batch").annotate(Count("pk"))) if large else {}
+    firsts = _firsts(batches, totals)
+    values = _values([query for pk, query in firsts.items() if totals[pk] == 1 and query.batch.size <= _SIZE_OF_ONE])
     rows = []
     for batch in batches:
-        known_queries = [singles[batch.pk]] if batch.pk in singles else known[batch.pk]
-        last_position, last_source = counts[batch.pk]
-        if batch.pk in large:
-            progress = RowProgress(done.get(batch.pk, 0), last_position + 1, counts_queries=True)
-        else:
-            steps = (
-                sum(query.completed for query in known_queries),
-                sum(len(query.step_kinds) for query in known_queries),
-            )
-            progress = RowProgress(*steps, counts_queries=False)
-        sources = list(dict.fromkeys(query.source_chain_id for query in known_queries))
-        is_whole = last_position == len(known_queries) - 1 or sources == [last_source]
+        known, total = sorted(groups[batch.pk], key=lambda group: group.position), totals[batch.pk]
+        sources = list(dict.fromkeys(group.source_chain_id for group in known))
+        # A request names each source chain once, so the queries of a chain are consecutive.
+        is_whole = total == counted[batch.pk] or sources == [ends[batch.pk][1]]
         rows.append(
             BatchRow(
                 batch,
-                headline=_headline(batch, known_queries, last_position + 1, values)
-                if known_queries
+                headline=_headline(batch, known, total, firsts.get(batch.pk), values)
+                if total
                 else Headline("No queries"),
                 sources=tuple(map(chain_name, sources)) if is_whole else (),
                 destination=chain_name(batch.destination_chain_id),
-                progress=progress if batch.is_open else None,
+                progress=_progress(known, total, done.get(batch.pk, 0)) if batch.is_open else None,
             )
         )
     return rows
+
+
+def _progress(known: Sequence[_Group], total: int, done: int) -> RowProgress:
+    """Return the progress of an open batch. `done` is the number of its completed queries if there are many."""
+    if total > _MOST_COUNTED:
+        return RowProgress(done, total, counts_queries=True)
+    completed = sum(group.queries * group.completed for group in known)
+    return RowProgress(completed, sum(group.queries * len(group.steps) for group in known), counts_queries=False)
+
+
+def _ends(pks: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+    """Return the position and the source chain of each batch's last query."""
+    last = Query.objects.filter(batch=OuterRef("pk")).order_by("-position")
+    ends = Subquery(last.values("position")[:1]), Subquery(last.values("source_chain_id")[:1])
+    rows = Batch.objects.filter(pk__in=pks).values_list("pk", *ends) if pks else ()
+    return {pk: (position, source) for pk, position, source in rows}
+
+
+def _firsts(batches: Sequence[Batch], totals: Mapping[str, int]) -> Mapping[str, Query]:
+    """Return the only query of each batch that has one, and the first one of each batch that is about one block."""
+    named = {batch.pk: batch for batch in batches if totals[batch.pk] == 1 or batch.block_count == 1}
+    alone = [pk for pk, batch in named.items() if totals[pk] == 1 and batch.size <= _SIZE_OF_ONE]
+    first = Query.objects.filter(position=0).select_related("block")
+    brief = first.defer("slots", "slot_names", "logs", "block_logs", "block__header_rlp")
+    firsts = {}
+    for query in (*first.filter(batch__in=alone), *brief.filter(batch__in=named.keys() - {*alone})):
+        query.batch = named[query.batch_id]
+        firsts[query.batch_id] = query
+    return firsts
 
 
 def _values(queries: Sequence[Query]) -> Mapping[int, Value]:
@@ -118,21 +161,26 @@ def _values(queries: Sequence[Query]) -> Mapping[int, Value]:
     return values
 
 
-def _headline(batch: Batch, known: Sequence[Query], count: int, values: Mapping[int, Value]) -> Headline:
-    first = known[0]
-    if count == 1:
+def _headline(
+    batch: Batch, known: Sequence[_Group], count: int, first: Query | None, values: Mapping[int, Value]
+) -> Headline:
+    if first and count == 1:
         # Beside the account, header or transaction, each slot and log counts.
         facts_asked = len(first.property_names) + batch.size - 1
         known_values = [values[first.pk]] if first.pk in values else []
         return headlines.of_query(first, facts_asked, known_values, names_chain=False)
-    has_one_source = len({query.source_chain_id for query in known}) == 1
+    is_counted = count <= _MOST_COUNTED
+    sources = {group.source_chain_id for group in known}
     line = Headline(
         f"{count:,} queries",
         where=f"at {batch.block_count:,} blocks",
-        source=chain_name(first.source_chain_id) if has_one_source and count <= len(known) else None,
+        source=chain_name(known[0].source_chain_id) if len(sources) == 1 and is_counted else None,
     )
-    if count <= len(known):
-        accounts, done = {query.address for query in known}, sum(query.step is None for query in known)
-        address = accounts.pop() if len(accounts) == 1 else ""
+    if is_counted:
+        accounts = {address for group in known for address in (group.lowest, group.highest)}
+        address, done = (
+            accounts.pop() if len(accounts) == 1 else "",
+            sum(group.queries for group in known if not group.step),
+        )
         line = replace(line, address=address, state=headlines.progress(count, done))
-    return headlines.at_block(line, first) if batch.block_count == 1 else line
+    return headlines.at_block(line, first) if first else line

@@ -15,7 +15,7 @@ from api.chain_details import ChainsDetail, ConnectionDetail
 @never_cache
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    page = chain_details.read()
+    page = chain_details.kept().details
     return render(request, "explorer/chains/page.html", {"page": page, "contracts": _contracts(page)})
 
 

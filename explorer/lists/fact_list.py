@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
@@ -80,7 +80,9 @@ def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
     """Yield the facts for a page."""
     for fact in facts_found:
         source, destination = chain_name(fact.block.source_chain_id), chain_name(fact.block.destination_chain_id)
-        snippets = code_snippets.reading(fact.registry, fact.block.number, fact.fact)
+        # Another user's name of a slot would change the code.
+        unnamed = replace(fact.fact, name=None) if isinstance(fact.fact, SlotFact) and not fact.is_own else fact.fact
+        snippets = code_snippets.reading(fact.registry, fact.block.number, unnamed)
         value = fact_display.value(fact.fact, fact.word, source.currency, fact.registry, snippets=snippets)
         yield FactRow(fact, source, destination, value)
 
@@ -148,7 +150,8 @@ def file(request: HttpRequest) -> HttpResponse:
     search = _search(request)
     if search.filters is None:
         return typed_filters.refusing_file(search.faults or _TOO_FEW_SENTENCES, "facts.csv", max(search.status, 400))
-    page = fact_search.search(search.filters, FactCursor.of(search.filters.cursor), MOST_IN_FILE)
+    cursor = FactCursor.of(search.filters.cursor)
+    page = fact_search.search(search.filters, cursor, MOST_IN_FILE, reader=request.user.pk)
     parts = request.GET.copy()
     parts["cursor"] = str(page.next)
     lines = map(csv_lines.line, [_COLUMNS, *map(_cells, page.facts)])
@@ -208,7 +211,7 @@ def _cells(fact: FoundFact) -> Iterator[str]:
     yield from map(str, (block.source_chain_id, block.destination_chain_id, block.number, block.hash, fact.address))
     yield facts.name(fact.fact)
     yield fact.fact.slot if isinstance(fact.fact, SlotFact) else ""
-    yield str(int.from_bytes(fact.word)) if facts.is_number(fact.fact) else ""
+    yield "" if (number := facts.number(fact.fact, fact.word)) is None else str(number)
     yield from (
         hex_data(fact.word),
         fact.registry.address,

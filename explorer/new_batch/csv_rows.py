@@ -71,10 +71,10 @@ def _rows(
 
     A row's `numbers` are those of its lines: of all under an empty text, and by the ends of pointers to its subjects.
     """
-    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    rows: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
     for line in lines:
-        others = tuple(line.cells.get(name, "") for name in COLUMNS if name not in _SUBJECTS)
-        others += tuple(str(bool(line.cells.get(name))) for name in _SUBJECTS)
+        cells = ((name, text) for name, text in line.cells.items() if text and name in COLUMNS)
+        others = tuple((name, "" if name in _SUBJECTS else text) for name, text in cells)
         told = [*line.faults]
         try:
             row = rows.get(others) or _row(line, like, chains)

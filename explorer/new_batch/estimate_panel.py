@@ -13,6 +13,7 @@ from explorer.formatting.wait_words import in_words
 from explorer.new_batch.forms import NewBatchForm
 from proving import money
 from proving.admission import estimates
+from proving.admission.estimates import BatchEstimate
 from proving.packing.gas import CostPart
 from queries import submission
 from queries.batch_request import AUTO
@@ -34,9 +35,10 @@ def context(user: User, form: NewBatchForm) -> dict[str, Any]:
 
 
 def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
-    """Return the estimate of a valid batch to confirm. Empty: it needs no confirmation.
+    """Return the estimate of a valid batch to confirm or correct. Empty: it needs neither.
 
-    It is above the operator's limits, or proves words from which a token's answer only follows.
+    The batch is above the operator's limits, proves words from which a token's answer only follows, or would be
+    rejected, and no later try helps (`is_hopeless`).
     Nothing asks for the cost where the fee already limits it, or where no node tells it now.
     Raises `Refused` where the user has used up the estimates.
     """
@@ -45,15 +47,18 @@ def to_confirm(user: User, form: NewBatchForm) -> dict[str, Any]:
     is_real = form.destination is not None and not form.destination.test_network
     may_be_dear = is_real and (fee == AUTO or int(fee) > most)
     must_confirm = is_large or bool(form.rows_of_words)
-    if not must_confirm and not may_be_dear:
-        return {}
     try:
         panel = _estimated(user, form)
     except Refused as refused:
+        if not must_confirm and not may_be_dear:
+            return {}
         if refused.code != "chain_unavailable":
             raise
         panel = {"not_estimated": refused.sentence}
-    return panel if must_confirm or ("estimate" in panel and panel["estimate"].cost.wei.bound > most) else {}
+    estimate: BatchEstimate | None = panel.get("estimate")
+    if estimate and any(not rejection.retryable for rejection in estimate.rejections):
+        return {**panel, "is_hopeless": True}
+    return panel if must_confirm or (may_be_dear and estimate and estimate.cost.wei.bound > most) else {}
 
 
 def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:

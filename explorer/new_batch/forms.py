@@ -252,7 +252,10 @@ class RowForm(forms.Form):
     def entries(self) -> Sequence[RowEntry]:
         """Return what the row asks of accounts and transactions."""
         if slots := self.found_slots:
-            return [RowEntry(self.selector, "accounts", key, {"slots": names}) for key, names in slots.accounts.items()]
+            return [
+                RowEntry(self.selector, "accounts", key, {"slots": _unique(names)})
+                for key, names in slots.accounts.items()
+            ]
         contents = self.contents
         values = {kind: {name: contents[field] for name, field in of.items()} for kind, of in _FIELDS_OF.items()}
         return [
@@ -275,12 +278,12 @@ class RowForm(forms.Form):
     def logs_count(self) -> int:
         return len(self.contents["logs"]) + len(self.contents["block_logs"])
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Return the row's size, as limits count it."""
         return sum(entry.size for entry in self.entries) + bool(self.contents["header"])
 
-    @property
+    @cached_property
     def characters_of_slots(self) -> int:
         """Return the characters of its slots, for each of its accounts."""
         return sum(sum(map(len, entry.values.get("slots", ()))) for entry in self.entries)
@@ -400,15 +403,15 @@ class NewBatchForm:
         chosen = self.batch["destination"].value()
         return next((chain for chain in get_chains().destinations() if str(chain.id) == chosen), None)
 
-    @property
+    @cached_property
     def facts(self) -> int:
         """Count the facts that the rows request, each once. 0: there are too many to count."""
         if self._excess:
             return 0
         blocks = [block for chain in self.document["data"].values() for block in chain.values()]
-        entries = blocks + [entry for block in blocks for kind in _FIELDS_OF for entry in block.get(kind, {}).values()]
-        names = "props", "slots", "header", "logs", "blockLogs"
-        return sum(len(entry.get(name, ())) for entry in entries for name in names)
+        entries = (entry for block in blocks for kind in _FIELDS_OF for entry in block.get(kind, {}).values())
+        headers = sum(len(block.get("header", ())) for block in blocks)
+        return headers + sum(len(words) for entry in entries for words in entry.values())
 
     @property
     def size(self) -> int:
@@ -575,8 +578,8 @@ def _unique(words: Iterable[str]) -> list[str]:
 def _join(there: dict[str, Any], values: Mapping[str, Sequence[str]]) -> None:
     """Add values to those of the request."""
     for name, words in values.items():
-        if joined := _unique([*there.get(name, ()), *words]):
-            there[name] = joined
+        if words:
+            there[name] = _unique([*there[name], *words]) if name in there else [*words]
 
 
 def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> str:

@@ -23,14 +23,15 @@ from explorer.new_batch.form_sentences import (
     LAYOUT_SENTENCES,
 )
 from proving.reading.asking import ProofUnavailable
-from proving.slots.slot_search import BlockNotYet, NoCode
+from proving.slots.asked_call import NoCode
+from proving.slots.named_block import BlockNotYet
 from queries import submission
 from queries.api_endpoint import status_of
 from queries.batch_request import ADDRESS_FAULT, BodyFault, InvalidRequest, pointer
 from queries.ens_names import is_name
 from queries.submission import SHOWN_PROOFS
 
-_SALT = "slots of tokens in the form, as of version 0.4"
+_SALT = "slots of tokens in the form, as of version 0.5"
 # A token may be upgraded, or a name lead elsewhere, while the page is open.
 _MOST_SECONDS = 3600
 # Fields of a row by names of the search's request.
@@ -96,12 +97,23 @@ class TokenSlots:
 
     @property
     def is_proxy(self) -> bool:
-        return any(slot["role"] != "length" for slot in self.answer["dependsOn"])
+        return any(slot["role"] not in {"length", "choice"} for slot in self.answer["dependsOn"])
 
     @property
     def decimals(self) -> int | None:
         decimals: int | None = self.answer["hints"]["decimals"]
         return decimals
+
+    @property
+    def only_node(self) -> str:
+        """Return the host of the node that alone confirms the slots. Empty: several do."""
+        hosts = self.answer["confirmedBy"]
+        return hosts[0] if len(hosts) == 1 else ""
+
+    @property
+    def nft(self) -> str:
+        """Return the standard of NFTs that the contract names. Empty: it names none."""
+        return self.answer["hints"].get("nft") or ""
 
     @property
     def _proven(self) -> Sequence[Mapping[str, Any]]:

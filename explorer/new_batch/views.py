@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from django.conf import settings
@@ -37,6 +38,7 @@ from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus
 from queries.submission import ESTIMATES
 
+_JSON = json.JSONEncoder(indent=2, ensure_ascii=False)
 # Longer JSON is offered only as a file.
 _MOST_SHOWN_CHARACTERS = 20_000
 # Maximum bytes of a form that is kept for a reader who is signed out.
@@ -164,15 +166,13 @@ def _beside(form: NewBatchForm) -> dict[str, Any]:
     # An invalid field would have another value in the JSON.
     if form.batch.is_bound and not form.is_blank and form.batch.is_valid() and form.rows.is_valid():
         try:
-            text = _as_text(form)
+            pieces = _JSON.iterencode(form.document)
         except InvalidRequest:
             return beside
+        # Long text isn't shown, so that only its beginning is written. No piece is empty.
+        text = "".join(islice(pieces, _MOST_SHOWN_CHARACTERS + 1))
         beside |= {"json": text} if len(text) <= _MOST_SHOWN_CHARACTERS else {"json_is_long": True}
     return beside
-
-
-def _as_text(form: NewBatchForm) -> str:
-    return json.dumps(form.document, indent=2, ensure_ascii=False)
 
 
 # --- A new form -------------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class _Post:
             # A changed form is another request, and is confirmed anew.
             asked = hashlib.sha256(self.form.body).hexdigest()
             if self.of != asked and (panel := estimate_panel.to_confirm(self.user, self.form)):
-                return _answer(self.request, self.form, to_confirm=asked, **panel)
+                return _answer(self.request, self.form, to_confirm="" if "is_hopeless" in panel else asked, **panel)
             # A form that is posted twice creates one batch. A changed form creates another one.
             name = hashlib.sha256(token.encode() + self.form.body).hexdigest()
             batch = submission.submit(key, name, lambda: self.form.body).batch_id
@@ -303,7 +303,9 @@ class _Post:
     def json(self) -> HttpResponse:
         if self.form.is_valid:
             headers = {"Content-Disposition": 'attachment; filename="batch.json"'}
-            return HttpResponse(_as_text(self.form) + "\n", content_type="application/json", headers=headers)
+            return HttpResponse(
+                _JSON.encode(self.form.document) + "\n", content_type="application/json", headers=headers
+            )
         return _answer(self.request, self.form)
 
     def add(self) -> HttpResponse:

@@ -347,6 +347,11 @@ def about_service() -> dict[str, str]:
 
 
 @register.simple_tag
+def csrf_cookie() -> str:
+    return settings.CSRF_COOKIE_NAME
+
+
+@register.simple_tag
 def preview_image() -> str:
     """Return the image for previews of links. Its URL is absolute, because other hosts load it."""
     return settings.BASE_URL + static("preview.png")

@@ -18,7 +18,7 @@ from proving.models import ChainHead, ChainWatch
 from proving.paths.planning import StatesRefused, TooFar
 from proving.sending import signers
 from proving.working import heads
-from queries.columns import PASSING_CODES, AdmissionRejection, EarlyCheck, RejectionCode
+from queries.columns import LASTING_REASONS, PASSING_CODES, AdmissionRejection, EarlyCheck, RejectionCode
 from queries.waits import Value, wait
 
 # This second is in the year 5138. A later time must be in milliseconds.
@@ -95,16 +95,22 @@ def _unknown_transactions(selected: SelectedBlocks) -> Iterator[AdmissionRejecti
 
 
 def _unprovable_transactions(selected: SelectedBlocks) -> Iterator[AdmissionRejection]:
-    for reason in selected.unprovable:
+    source = selected.source.id
+    for number, reason in selected.unprovable.items():
         code = RejectionCode(reason.code)
-        yield AdmissionRejection(code, reason, retryable=code in PASSING_CODES, source=selected.source.id)
+        is_passing = code in PASSING_CODES
+        # The other codes are about receipts and transactions that make the roots in the block's header.
+        is_certain = not is_passing and selected.is_certain(number)
+        yield AdmissionRejection(code, reason, retryable=is_passing, source=source, is_certain=is_certain)
 
 
 def _times_before_the_first_block(selected: SelectedBlocks) -> Iterator[AdmissionRejection]:
     source = selected.source.id
     for time in selected.too_early:
         reason = wait("time_before_first_block", time=time, chain=source)
-        yield AdmissionRejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False, source=source)
+        is_certain = bool((first := selected.agreed.get(0)) and time < first.timestamp)
+        code = RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK
+        yield AdmissionRejection(code, reason, retryable=False, source=source, is_certain=is_certain)
 
 
 def _unknown_final_block(selected: SelectedBlocks) -> Iterator[AdmissionRejection]:
@@ -150,19 +156,25 @@ def _time_too_far_ahead(source: Chain, newest: int, time: int, beyond: float = 0
             if is_wrong
             else wait("time_too_far_ahead", time=time, ahead=seconds, chain=source.id)
         )
-        yield AdmissionRejection(
-            RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason, retryable=not is_wrong, source=source.id
-        )
+        code = RejectionCode.TIMESTAMP_TOO_FAR_AHEAD
+        yield AdmissionRejection(code, reason, retryable=not is_wrong, source=source.id, is_certain=is_wrong)
 
 
 def _missing_header_properties(source: SourceEstimate) -> Iterator[AdmissionRejection]:
-    for reason in source.lacking_properties:
-        yield AdmissionRejection(RejectionCode.HEADER_PROPERTY_MISSING, reason, retryable=False, source=source.source)
+    for number, reason in source.lacking_properties:
+        is_certain = source.selected is not None and source.selected.is_certain(number)
+        code = RejectionCode.HEADER_PROPERTY_MISSING
+        yield AdmissionRejection(code, reason, retryable=False, source=source.source, is_certain=is_certain)
 
 
 def _unavailable_proof(selected: SelectedBlocks) -> Iterator[AdmissionRejection]:
-    if reason := selected.no_proof:
-        yield AdmissionRejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True, source=selected.source.id)
+    if (reason := selected.no_proof) and (request := selected.unproven):
+        may_pass, agreed = reason.code not in LASTING_REASONS, selected.agreed.get(request.block_number)
+        # Any block shows the form of a chain's accounts.
+        is_certain = not may_pass and agreed is not None and agreed.hash == request.block_hash
+        is_certain = is_certain and (reason.code == "other_accounts" or selected.is_certain(request.block_number))
+        code = RejectionCode.PROOF_UNAVAILABLE
+        yield AdmissionRejection(code, reason, may_pass, source=selected.source.id, is_certain=is_certain)
 
 
 def _unreachable_block(source: SourceEstimate) -> Iterator[AdmissionRejection]:
@@ -182,7 +194,7 @@ def _unreachable_block(source: SourceEstimate) -> Iterator[AdmissionRejection]:
 
 def _missing_signer(account: SpendingAccount) -> Iterator[AdmissionRejection]:
     if reason := signers.why_none(account.destination):
-        yield AdmissionRejection(RejectionCode.NO_SIGNER, reason, retryable=False)
+        yield AdmissionRejection(RejectionCode.NO_SIGNER, reason, retryable=False, is_certain=True)
 
 
 def _user_limit(account: SpendingAccount, cost: Cost) -> Iterator[AdmissionRejection]:
@@ -203,7 +215,8 @@ def _over_limit(chain: Chain, whose: str, limit: int | None, cost: Cost, used: i
         return
     if not limit:
         # Retrying can't help, because even the cheapest batch costs something.
-        yield AdmissionRejection(RejectionCode.TOO_LARGE_FOR_BUDGET, wait("nothing_allowed", **values), retryable=False)
+        reason = wait("nothing_allowed", **values)
+        yield AdmissionRejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=False, is_certain=True)
     elif needed > limit:
         reason = wait("too_large_for_limit", needed=needed, **values)
         yield AdmissionRejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=True)

@@ -30,7 +30,7 @@ from proving.admission.cost import SourceEstimate
 from proving.working import counters, heads, lanes
 from proving.working.lanes import HeldLane
 from queries import batch_states, submission, waits
-from queries.columns import AdmissionRejection
+from queries.columns import AdmissionRejection, RejectionCode
 from queries.models import (
     ADMITTED_STATUSES,
     OPEN_STATUSES,
@@ -49,6 +49,14 @@ logger = logging.getLogger(__name__)
 # A batch is rejected after this number of consecutive checks that would reject it, over more than a minute. One check
 # isn't enough, because its node may lag or belong to another chain.
 _REJECTING_CHECKS = 7
+# No proof shows these rejections, so they need all checks.
+_SLOW_CODES = frozenset(
+    {
+        RejectionCode.PROOF_UNAVAILABLE,
+        RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
+        RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
+    }
+)
 _UNUSABLE = timedelta(seconds=10)
 _LONGEST_PAUSE_SECONDS = 60
 _BLOCKS_PER_STATEMENT = 500
@@ -183,7 +191,7 @@ def _differences(account: SpendingAccount | None, estimates: Sequence[SourceEsti
     """Return errors about chains that would have a batch rejected, and whose nodes tell different blocks or fees."""
     rejecting = {rejection.source for rejection in admission_checks.rejections(account, estimates)}
     sentences = [
-        answers.difference(get_rpc(source.source), source.selected)
+        answers.difference(get_rpc(source.source), source.selected, source.rejecting)
         for source in estimates
         if source.selected and source.source in rejecting
     ]
@@ -238,12 +246,20 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
 
 
 def _doubt(batch: Batch, rejection: AdmissionRejection) -> _End:
-    """Reject a batch after enough consecutive checks that would reject it. Until then, schedule another check."""
-    if batch.rejecting_checks + 1 < (most := _most_checks(rejection.reason)):
+    """Reject a batch after one certain check, or enough consecutive ones. Until then, schedule another check."""
+    if not _is_sure(batch, rejection) and batch.rejecting_checks + 1 < (most := _most_checks(rejection.reason)):
         soon = "rejected_in_a_minute" if most == _REJECTING_CHECKS else "rejected_in_half_a_minute"
         return _End((wait(soon, reason=rejection.reason),), code=rejection.code)
     _reject(batch, rejection)
     return _DONE
+
+
+def _is_sure(batch: Batch, rejection: AdmissionRejection) -> bool:
+    if not rejection.is_certain or rejection.code in _SLOW_CODES:
+        return False
+    # A chain's only node must have told such a block in the check before, too.
+    has_several = rejection.source is None or len(get_chains().chain(rejection.source).hosts) > 1
+    return has_several or batch.rejection_code == rejection.code
 
 
 def _most_checks(reason: WaitReason | str | None) -> int:

@@ -155,7 +155,7 @@ class SelectedBlocks:
     """Why the final block isn't known, if it is selected: a sentence, empty if the node says nothing."""
     sizes: dict[int, BlockSize] = field(default_factory=dict)
     """The sizes of requested transactions by the numbers of their blocks."""
-    unprovable: list[WaitReason] = field(default_factory=list)
+    unprovable: dict[int, WaitReason] = field(default_factory=dict)
     """Why requested transactions can't be proven. The codes are also those of rejections."""
     is_unread: bool = False
     """True if the receipts of its blocks, or of other batches', take longer than a turn."""
@@ -163,6 +163,8 @@ class SelectedBlocks:
     """The shape of the source chain's tries, from a proof if a node served one."""
     no_proof: WaitReason | None = None
     """Why no node will ever serve a proof."""
+    unproven: ProofRequest | None = None
+    """The request for that proof."""
     has_other_accounts: bool = False
     """True if the chain has accounts that no transaction can prove."""
     unserved: list[WaitReason] = field(default_factory=list)
@@ -171,6 +173,23 @@ class SelectedBlocks:
     """The error because of which the selected blocks, or their contents, aren't known."""
     headers: Mapping[int, Header] = field(default_factory=dict)
     """The headers of its blocks, and of other batches', by number."""
+    agreed: Mapping[int, Header] = field(default_factory=dict)
+    """The headers that every node of the chain told alike when asked again, of blocks that would reject the batch."""
+    final: int = 0
+    """The newest block that every node called final then."""
+
+    def is_certain(self, number: int) -> bool:
+        """Return whether no later answer of a node can change what this block's header, or its contents, show.
+
+        A header is the word of one node, which may belong to another chain. Therefore every configured node must have
+        told the same one when asked again, and the block as final. A single node agrees only with itself, so admission
+        waits for its next check. A tag or a time may select another block later, or by another node.
+        """
+        agreed, header = self.agreed.get(number), self.headers.get(number)
+        by_number = not any(
+            at == number and (selector.tag or selector.timestamp is not None) for selector, at in self.blocks.items()
+        )
+        return agreed is not None and agreed == header and number <= self.final and by_number
 
     @property
     def coming(self) -> list[Collection[Asked]]:
@@ -217,7 +236,7 @@ def select(answers: SourceAnswers, requests: Requests) -> SelectedBlocks:
         try:
             number: int | str | None = selector.number
             if selector.tag:
-                number = head.number if selector.tag == BlockTag.LATEST else _finalized(connection.source_rpc)
+                number = head.number if selector.tag == BlockTag.LATEST else _finalized(connection.source_rpc, head)
             elif selector.transaction:
                 number = _block_of(connection.source_rpc, selector.transaction)
                 # A node that is ahead of the others may know a block above the head.
@@ -247,12 +266,14 @@ def select(answers: SourceAnswers, requests: Requests) -> SelectedBlocks:
     )
 
 
-def difference(rpc: RpcClient, selected: SelectedBlocks) -> str:
+def difference(rpc: RpcClient, selected: SelectedBlocks, rejecting: Iterable[int]) -> str:
     """Return a sentence about a block that nodes tell otherwise than the selection has it. Empty: none does.
 
-    It may be a block by its hash, a transaction's, or the first one, before which a time would be.
+    It may be a block by its hash, a transaction's, or the first one, before which a time would be. The blocks that are
+    `rejecting` the batch are compared first.
     """
-    seen = {number: selected.headers.get(number) for number in islice(selected.existing, _MOST_COMPARED)}
+    in_order = dict.fromkeys((*rejecting, *selected.existing))
+    seen = {number: selected.headers.get(number) for number in islice(in_order, _MOST_COMPARED)}
     if sentence := rpc.difference({selected.head.number: selected.head, **seen}):
         return sentence
     for selector, number in islice(selected.blocks.items(), _MOST_COMPARED):
@@ -291,10 +312,11 @@ def _number_in(transaction: object) -> int | None:
     return None if number is None else read_quantity(number)
 
 
-def _finalized(rpc: RpcClient) -> int | str:
+def _finalized(rpc: RpcClient, head: Header) -> int | str:
     """Return the number of the newest final block, or a sentence about why it isn't known.
 
-    The sentence is a node's refusal. It is empty if the node reports no final block.
+    The sentence is a node's refusal, or says that nodes report the first block for too long. It is empty if the node
+    reports no final block.
 
     Raises `NodeUnavailable`, and `RpcRefused` if another node may have an answer.
     """
@@ -304,7 +326,9 @@ def _finalized(rpc: RpcClient) -> int | str:
         if refused.may_pass:
             raise
         return str(refused)
-    return "" if header is None else header.number
+    if header is None:
+        return ""
+    return heads.why_not_final(header, head) or header.number
 
 
 # --- The entries of blocks that exist ---------------------------------------------------------------------------------
@@ -388,7 +412,7 @@ def _put_facts(batch: _NamingBatch) -> None:
     _take_names_out(selected)
     for number, entries in sorted(batch.found.items()):
         if entries.unprovable:
-            selected.unprovable.append(entries.unprovable)
+            selected.unprovable[number] = entries.unprovable
         else:
             selected.existing[number] = list(dict.fromkeys([*selected.existing[number], *entries.facts]))
             selected.sizes[number] = entries.size
@@ -554,6 +578,7 @@ def _judge_proofs(
         elif takes_proof(selected.existing.get(0, ())):
             selected.no_proof = genesis_not_proven(source.id, request, answer)
         if selected.no_proof:
+            selected.unproven = request
             break
         if request.block_number > answers.head.number - chain_watch.KEPT_BY_ALL:
             # Proofs of recent blocks are requested again when their queries are proven.

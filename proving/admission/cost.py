@@ -62,7 +62,8 @@ class SourceEstimate:
 
     source: int
     selected: SelectedBlocks | None = None  # None if the chain hasn't answered
-    lacking_properties: Sequence[WaitReason] = ()  # waits about headers that lack requested properties
+    # waits about headers that lack requested properties, with the numbers of their blocks
+    lacking_properties: Sequence[tuple[int, WaitReason]] = ()
     no_path: TooFar | NotYet | StatesRefused | None = None  # why no path leads to a block by the deadline
     cost: Cost | None = None  # None if it isn't known
     parts: Mapping[CostPart, PartEstimate] = field(default_factory=dict)
@@ -79,6 +80,16 @@ class SourceEstimate:
     def blocks(self) -> Mapping[Selector, int]:
         """Return the numbers of the blocks that exist or are named, by their selectors."""
         return self.selected.blocks if self.selected else {}
+
+    @property
+    def rejecting(self) -> Sequence[int]:
+        """Return the blocks whose headers or contents would have the batch rejected, in the order of the checks."""
+        if (selected := self.selected) is None:
+            return ()
+        unproven = [selected.unproven.block_number] if selected.unproven else []
+        first = [0] if selected.too_early else []
+        lacking = [number for number, _ in self.lacking_properties]
+        return list(dict.fromkeys([*first, *lacking, *selected.unprovable, *unproven]))
 
 
 def ask_sources(
@@ -134,6 +145,7 @@ def _estimates(
             estimates.append(_estimated(told, selected, deadlines[batch]))
         except ChainError as error:
             estimates.append(_unknown(told.source.id, error))
+    _compare_rejecting(told, estimates)
     told.connection.check_time()
     sizes = [(known.estimate.size.bound, known.estimate.gas.bound) for known in estimates]
     data = rollups.data_costs(told.connection.destination_rpc, sizes)
@@ -144,6 +156,16 @@ def _estimates(
         else known
         for known, data_cost in zip(estimates, data, strict=True)
     ]
+
+
+def _compare_rejecting(told: SourceAnswers, estimates: Sequence[SourceEstimate]) -> None:
+    """Ask every node again about the blocks that would have batches rejected."""
+    if not (numbers := sorted({number for estimate in estimates for number in estimate.rejecting})):
+        return
+    agreed, final = told.connection.source_rpc.agreed(numbers)
+    for estimate in estimates:
+        if estimate.selected:
+            estimate.selected.agreed, estimate.selected.final = agreed, final
 
 
 def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime) -> SourceEstimate:
@@ -260,18 +282,18 @@ def _unproven_blocks(told: SourceAnswers, selected: SelectedBlocks) -> list[Unpr
     return missing
 
 
-def _lacking_properties(told: SourceAnswers, selected: SelectedBlocks) -> list[WaitReason]:
+def _lacking_properties(told: SourceAnswers, selected: SelectedBlocks) -> list[tuple[int, WaitReason]]:
     """Return a wait for each block whose header lacks a requested property.
 
     Forks only add properties. Therefore a block to come may have those that Ethereum's newest header lacks.
     """
-    reasons: list[WaitReason] = []
+    reasons: list[tuple[int, WaitReason]] = []
     blocks = [(told.complete(number), of_block) for number, of_block in selected.existing.items()]
     coming = [] if told.head.is_ethereums else [(told.head, of_block) for of_block in selected.coming]
     for header, of_block in [*blocks, *coming]:
         fields = [fact.field for fact in of_block if isinstance(fact, HeaderFact)]
         if header is not None and (lacking := facts.lacking(header, fields)):
-            reasons.append(facts.why_lacking(told.source.id, header, lacking))
+            reasons.append((header.number, facts.why_lacking(told.source.id, header, lacking)))
     return reasons
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accounts.models import ApiKey, User
 from chains.chains_file import Chain
@@ -70,14 +70,18 @@ def estimate(request: BatchRequest, key: ApiKey) -> BatchEstimate:
         account = SpendingAccount(destination, user, fee, money.to_user(user.pk, destination.id))
     bound = admission_checks.total(sources).wei.bound
     refused = submission.why_no_room(batch)
-    refusals = [AdmissionRejection(refused.code, refused.sentence, refused.retry_after is not None)] if refused else []
+    rejections = list(admission_checks.rejections(account, sources))
+    if refused:
+        may_pass = refused.retry_after is not None
+        rejections.insert(0, AdmissionRejection(refused.code, refused.sentence, may_pass, is_certain=True))
     return BatchEstimate(
         destination,
         fees.base_fee + fees.priority_fee,
         sources,
         None if fee is None or request.is_self_funded else destination.test_network or bound <= fee,
         _confirming_blocks(destination),
-        [*refusals, *admission_checks.rejections(account, sources)],
+        # A rejection by what nodes tell now may pass, unless it is certain.
+        [replace(rejection, retryable=rejection.retryable or not rejection.is_certain) for rejection in rejections],
     )
 
 

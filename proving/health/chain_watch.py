@@ -17,6 +17,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
+from django.db import DatabaseError
 from django.db.models import F, Max
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -24,7 +25,7 @@ from django.utils import timezone
 from chains.chains_file import Chain
 from chains.configured_signers import SignerError
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, history_slot, in_units
-from chains.nodes import price_measurement, questions
+from chains.nodes import price_measurement, questions, view_calls
 from chains.nodes.chain_nodes import Question
 from chains.nodes.node_errors import (
     FINAL,
@@ -43,7 +44,7 @@ from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
 from proving import facts, money, sources
 from proving.health.findings import FORK_TOLD, QUOTING, Problem, subject
-from proving.models import ChainWatch, Signer
+from proving.models import LIVE_STATES, ChainWatch, Signer, Transaction
 from proving.packing.packs import MOST_GAS_OF_PROOFS
 from proving.sending import gas_caps
 from proving.sending.signers import locked, note_nonce
@@ -249,6 +250,7 @@ def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[Problem]) 
         columns["keeps_hashes"] = not isinstance(kept[0], RpcRefused) and result(kept[0])
         if seen.finalized:
             columns["final"] = seen.final
+        problems += _standing(chain)
         problems += _of_fork(chain, rpc)
         if told:
             suggested, *calls = told
@@ -258,6 +260,16 @@ def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[Problem]) 
                 problems.append(Problem("node_doubtful", fees.doubt, subject(chain.id)))
             problems += _of_gas_prices(chain, rpc, seen, are_charged=price_measurement.fit(calls))
     return columns
+
+
+def _standing(chain: Chain) -> Iterator[Problem]:
+    """Yield problems if the chain stands still, or its final block does. The head has just been stored."""
+    live = Transaction.objects.filter(signer__chain_id=chain.id, state__in=LIVE_STATES)
+    # `_apart_from_clock` compares the times of blocks of other chains.
+    if chain.test_network and (stands := heads.standing(chain, live, is_mined=False, at=timezone.now())):
+        yield Problem("clock", str(stands), subject(chain.id))
+    if stands := heads.standing_finality(chain):
+        yield Problem("finality_stands", str(stands), subject(chain.id))
 
 
 def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
@@ -387,13 +399,13 @@ def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
 def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:
     code = "history_answers_wrong_for_new" if is_young else "history_answers_wrong_for_old"
     reason = wait(code, chain=chain.id, contract=HISTORY_CONTRACT, block=header.number)
-    return Problem("wrong_history", str(reason), subject(chain.id))
+    return Problem("wrong_history", str(reason), subject(chain.id, **{QUOTING: reason.for_operators}))
 
 
 def _wrong_slot(chain: Chain, header: Header) -> Problem:
     held = {"block": header.number, "slot": history_slot(header.number, chain.history_window)}
     reason = wait("history_slot_wrong", chain=chain.id, contract=HISTORY_CONTRACT, slots=chain.history_window, **held)
-    return Problem("wrong_history", str(reason), subject(chain.id))
+    return Problem("wrong_history", str(reason), subject(chain.id, **{QUOTING: reason.for_operators}))
 
 
 def _gone_back(chain: Chain, head: Header, highest: int) -> Iterator[Problem]:
@@ -489,6 +501,8 @@ KEPT_BY_ALL = 128
 # Seconds that a step of the search may take: a user's batch wouldn't wait longer for its proof.
 _STEP_SECONDS = 5
 _MEASURED_EACH = timedelta(days=1)
+# Maximum signers whose accounts may pay for lists of slots.
+_MOST_PAYERS = 2
 # Seconds after which no older block is tried, because the observation of other chains waits.
 _MEASURING_SECONDS = 20
 
@@ -525,13 +539,23 @@ def measure_next_proofs(lane: HeldLane) -> None:
 
 
 def _proving_nodes(chain: Chain) -> Iterator[dict[str, str | int | None]]:
-    """Measure one node after another, because each keeps states of its own."""
+    """Measure one node after another, because each keeps states of its own, and how each tells slots (`slots`)."""
     for url, host in zip(chain.rpc_urls, chain.hosts, strict=True):
         client = patient_client(chain.model_copy(update={"rpc_urls": (url,)}))
-        oldest = None
+        oldest = slots = None
         with suppress(ChainError):
-            oldest = provable(client, client.head(), _MEASURING_SECONDS / len(chain.rpc_urls)).oldest
-        yield {"host": host, "oldest": oldest}
+            head = client.head()
+            oldest = provable(client, head, _MEASURING_SECONDS / len(chain.rpc_urls)).oldest
+            slots = view_calls.method_of(client, head, accounts_with_ether())
+        yield {"host": host, "oldest": oldest, "slots": slots}
+
+
+def accounts_with_ether() -> Sequence[str]:
+    """Return accounts that may have ether, from which nodes may make lists of slots."""
+    # Nodes are checked before the database exists, too.
+    with suppress(DatabaseError):
+        return list(Signer.objects.order_by("-pk").values_list("address", flat=True)[:_MOST_PAYERS])
+    return []
 
 
 def depth_in_words(watch: ChainWatch | None) -> str:
@@ -569,12 +593,14 @@ class Abilities:
     """The most gas of a transaction's proofs."""
     gas_cap: int | None
     """The cap on the gas of calls and estimates, if it is below `most_gas`."""
+    slots: str | None
+    """The method by which nodes tell which slots a call reads, as `view_calls.method_of` does."""
     knows_pending: bool
     """True if nodes run calls on the pending block. Otherwise calls run on the latest block."""
 
 
-def probe(rpc: RpcClient) -> Abilities:
-    """Return the abilities of the chain's nodes.
+def probe(rpc: RpcClient, accounts: Sequence[str] = ()) -> Abilities:
+    """Return the abilities of the chain's nodes. The `accounts` may have ether, which lists of slots may need.
 
     Raises `NodeUnavailable`, and `RpcRefused` if even the latest block is refused.
     """
@@ -592,6 +618,7 @@ def probe(rpc: RpcClient) -> Abilities:
         has_unproven_state=is_refused and _has_state(rpc, blocks.not_proven or 0),
         most_gas=most_gas,
         gas_cap=gas_caps.below(rpc, most_gas),
+        slots=view_calls.method_of(rpc, head, accounts),
         # Asked last, because the call may make a node fail that can prove.
         knows_pending=_knows_pending(rpc),
     )

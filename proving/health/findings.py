@@ -49,24 +49,36 @@ CODES = (
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
-    *("connection_missing", "fork_ahead", "transactions_fail", "history_ends"),
+    *("connection_missing", "fork_ahead", "transactions_fail", "history_ends", "finality_stands"),
 )
 """The codes of `/healthz`, as docs/operating/runbook.md explains them, besides `database_unavailable`."""
 DATABASE_UNAVAILABLE = "database_unavailable"
 # A worker stores its heartbeats and its work, so nothing is known of either while nothing can be stored.
 STORED = frozenset({"no_worker", "standstill"})
 _UNFUNDED = frozenset({"signer_unfunded", "signer_waits"})
-# Nothing is wrong with a chain that has these.
-_OF_NOTICES = frozenset({"fork_ahead"})
+# Nothing need be wrong with a chain that has these.
+_OF_NOTICES = frozenset({"fork_ahead", "finality_stands"})
 
 
 class Problem(NamedTuple):
     code: str
     """A stable word, on which monitoring may rely."""
     sentence: str
-    """A sentence for people, with the remedy if it isn't obvious. It holds no secret and no path of a file."""
+    """Sentences for people: the cause first, then what to do, or why. They hold no secret and no path of a file."""
     values: dict[str, str] = {}
     """The subject, such as the chain and the signer. It stays the same while amounts in the sentence change."""
+
+    @property
+    def cause(self) -> str:
+        first, end, _ = self.sentence.partition(". ")
+        return first + end.rstrip()
+
+    @property
+    def for_everybody(self) -> "Problem":
+        """Return the problem as public pages tell it: without what is wrong with a signer."""
+        if "signer" not in self.values:
+            return self
+        return self._replace(sentence="A signer of this service has a problem: transactions on this chain may wait.")
 
 
 # Time before a fork from which on it is reported.
@@ -161,7 +173,7 @@ def troubled_signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
         if signer.foreign_since:
             since, count = signer.foreign_since.timestamp(), signer.foreign_count
             foreign = wait("foreign_nonces", since=since, signer=signer.address, chain=signer.chain_id, count=count)
-            yield Problem("foreign_transactions", str(foreign), of_signer)
+            yield Problem("foreign_transactions", foreign.for_operators, of_signer)
 
 
 def subject(chain_id: int, **more: str) -> dict[str, str]:
@@ -210,22 +222,24 @@ def signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
                 yield Problem("signer_waits", sentence, subject(chain.id, signer=signer.address))
 
 
-def facts_registries() -> Iterator[Problem]:
+def facts_registries(*, for_operators: bool = True) -> Iterator[Problem]:
+    """Yield the problems of connections. Only operators get commands."""
     deployed = FactsRegistry.in_use.exclude(deployed_at=None)
     rows = {(row.source_chain_id, row.destination_chain_id): row for row in deployed}
     for connected in get_chains().connections:
         ends = connected.source_id, connected.destination_id
         row = rows.get(ends)
         if row is None:
-            lacking = str(deployments.not_deployed(connected.destination_id, connected.source_id))
-            yield Problem("no_registry", lacking, _connection(*ends))
+            lacking = deployments.not_deployed(connected.destination_id, connected.source_id)
+            yield Problem("no_registry", lacking.for_operators if for_operators else str(lacking), _connection(*ends))
         elif row.refused:
-            yield Problem("registry_refused", str(row.refusal), _connection(*ends))
+            sentence = row.refusal.for_operators if for_operators else str(row.refusal)
+            yield Problem("registry_refused", sentence, _connection(*ends))
         elif why := row.current_given_up:
             sentence = f"Batches for facts of chain {ends[0]} on chain {ends[1]} wait until their deadlines: {why}"
             yield Problem("transactions_fail", sentence, _connection(*ends))
         if row and not row.refused and (ends_at := deployments.history_ends_at(row)):
-            yield from _of_history(row, connected, ends_at)
+            yield from _of_history(row, connected, ends_at, for_operators=for_operators)
     for source, destination in rows:
         if get_chains().connection(source, destination):
             continue
@@ -239,7 +253,9 @@ def facts_registries() -> Iterator[Problem]:
             yield Problem("connection_missing", sentence, _connection(source, destination))
 
 
-def _of_history(row: FactsRegistry, connected: Connection, ends_at: datetime) -> Iterator[Problem]:
+def _of_history(
+    row: FactsRegistry, connected: Connection, ends_at: datetime, *, for_operators: bool
+) -> Iterator[Problem]:
     """Yield a problem if the beacon history of a connection's registry ends soon, or has ended."""
     source, destination = (get_chains().chain(chain_id) for chain_id in (connected.source_id, connected.destination_id))
     seen = ChainWatch.objects.filter(pk=source.id).values_list("timestamp", flat=True).first() or 0
@@ -255,7 +271,9 @@ def _of_history(row: FactsRegistry, connected: Connection, ends_at: datetime) ->
     why, before = deployments.why_history_ends(row), " Replace the registry before." if is_replaceable else ""
     sentence = f"{why} {source.label} has passed it. " if left <= 0 else f"{why}{before} "
     sentence += f"What is recorded stays good, but {'without another registry ' if is_replaceable else ''}{effect}."
-    yield Problem("history_ends", str(deployments.history_wait(row, sentence)), _connection(source.id, destination.id))
+    ends = deployments.history_wait(row, sentence)
+    told = ends.for_operators if for_operators else str(ends)
+    yield Problem("history_ends", told, _connection(source.id, destination.id))
 
 
 def storing() -> Iterator[Problem]:
@@ -313,7 +331,8 @@ class Findings:
 
     def _about(self, values: Mapping[str, str]) -> list[str]:
         found = (*self.problems, *self.notices)
-        return [each.sentence for each in found if values.items() <= each.values.items()]
+        about = (each.sentence for each in found if values.items() <= each.values.items())
+        return list(dict.fromkeys(about))
 
 
 def findings(checks: Iterable[Check] = CHECKS) -> Findings:
@@ -332,7 +351,8 @@ def findings(checks: Iterable[Check] = CHECKS) -> Findings:
 def of_chains() -> Findings:
     """Return what workers have found about chains and connections, for public pages."""
     unquoted = (partial(check, quotes_nodes=False) for check in (chains, troubled_signers, signers))
-    return findings([*unquoted, partial(stopped, tells_who=False), facts_registries])
+    found = findings([*unquoted, partial(stopped, tells_who=False), partial(facts_registries, for_operators=False)])
+    return Findings(*([each.for_everybody for each in told] for told in (found.problems, found.notices)))
 
 
 # --- Standstills ------------------------------------------------------------------------------------------------------

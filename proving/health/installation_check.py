@@ -32,7 +32,9 @@ from proving.registries import deployments, registry_setup
 from proving.sending import signers
 from proving.sources import NotYet, arbitrum, op_stack_games
 
-_COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
+# Cells by the method that tells the slots of calls.
+_SLOTS = {"eth_createAccessList": "by list", "debug_traceCall": "by trace", "eth_call": "by trials", None: "none"}
+_COLUMNS = ("node", "head", "age", "finalized", "slots", "pending", "EIP-2935", "proofs")
 
 
 def check(say: Callable[[str], object]) -> list[Problem]:
@@ -169,6 +171,9 @@ def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool
                 f"  {host} gives calls and estimates only {abilities.gas_cap:,} gas, and proofs may need "
                 f"{abilities.most_gas:,}. The setting of geth is --rpc.gascap."
             )
+        if must_prove and isinstance(abilities, Abilities) and abilities.slots in {"eth_call", None}:
+            found = "finds only those of known layouts" if abilities.slots else "finds none"
+            say(f"  {host} doesn't tell which slots a call reads: a search {found}.")
         if isinstance(abilities, Abilities) and (end := abilities.provable.end):
             older = "" if abilities.provable.oldest is None else "older "
             say(f"  {host} proves no {older}block: {end.for_operators}")
@@ -192,7 +197,7 @@ def _sentence_about_registry(row: FactsRegistry, connection: Connection) -> str:
     except ChainError as error:
         return f"The code of the facts registry {row} can't be read: {error.for_operators}"
     if row.refused:
-        return str(row.refusal)
+        return row.refusal.for_operators
     sentence = f"The facts registry {row} has verified code, {row.code_hash}."
     if registry_setup.has_derived_address(connection, row):
         with_these = ", with these attesters" if connection.attesters else ""
@@ -216,7 +221,7 @@ def _abilities(chain: Chain, url: str) -> Abilities | str:
     alone = chain.model_copy(update={"rpc_urls": (url,)})
     rpc = RpcClient(alone)
     try:
-        return probe(rpc)
+        return probe(rpc, chain_watch.accounts_with_ether())
     except NodeUnavailable as error:
         # The output line already begins with the host.
         reason = " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
@@ -237,6 +242,7 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
         f"{head.number:,}",
         f"{round(time.time() - head.timestamp):,} s",
         "none" if finalized is None else f"{finalized:,}",
+        _SLOTS[abilities.slots],
         "yes" if abilities.knows_pending else "no",
         "yes" if abilities.keeps_hashes else "no",
         proofs,
@@ -274,13 +280,13 @@ def _tell_of_signer(
         if missing:
             needed = registry_setup.needed(chain, missing, rpc)
             registries = "1 registry" if len(missing) == 1 else f"{len(missing)} registries"
-            costs = (
-                f"deploying {registries} takes at most {chain.cost(needed.deploying)} at present, and each balance "
-                f"that is proven about {chain.cost(needed.each_balance)}."
-            )
+            deploying = f"deploying {registries} takes at most {chain.cost(needed.deploying)} at present"
+            if not needed.deploying:
+                deploying = "all contracts are there already"
+            costs = f"{deploying}, and each balance that is proven takes about {chain.cost(needed.each_balance)}."
             if balance < needed.least:
                 say(f"  To begin on {chain.label}, send {chain.cost(needed.to_send(balance))} to {address}: {costs}")
-            elif needed.deploying:
+            else:
                 say(f"  On {chain.label}, {costs}")
     except SignerError as error:
         say(f"  {error}")
@@ -313,7 +319,7 @@ def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[
         try:
             final = client.header("finalized")
         except NodeUnavailable as error:
-            say(f"  Beacon node {host}: {'; '.join(error.reasons) or error}")
+            say(f"  Beacon node {'; '.join(error.reasons) or f'{host}: {error}'}".removesuffix(".") + ".")
             continue
         if client.unfit:
             say(f"  Beacon node {client.unfit[0]}.")

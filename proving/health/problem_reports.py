@@ -100,7 +100,7 @@ def _is_taken(reply: bounded_http.HttpReply | Failed) -> bool:
         logger.warning("the operator's webhook %s", reply)
         return False
     if not 200 <= reply.status < 300:
-        logger.warning("the operator's webhook answered with HTTP status %d", reply.status)
+        logger.warning("the operator's webhook %s", reply.status_text)
         return False
     return True
 

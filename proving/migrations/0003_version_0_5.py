@@ -23,6 +23,7 @@ class Migration(migrations.Migration):
         migrations.AddField("chainhead", "gas_prices_at", models.DateTimeField(null=True)),
         migrations.AddField("chainhead", "gas_scale", models.FloatField(db_default=1, default=1)),
         migrations.AddField("chainhead", "timestamp", models.PositiveBigIntegerField(db_default=0, default=0)),
+        migrations.AddField("chainhead", "final_timestamp", models.PositiveBigIntegerField(null=True)),
         migrations.AlterField(
             "jumpleaves",
             "kind",

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
 
@@ -11,6 +11,7 @@ from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.json_objects import PAGE_ONLY
 from proving.models import LIVE_STATES, SignedTransaction, Transaction, TransactionState
+from proving.working import heads
 from queries import batch_json, models
 from queries.models import Batch, BatchStatus, QueryKind, StepKind
 from queries.waits import Actor, WaitReason, wait
@@ -26,6 +27,14 @@ class StepCounts(batch_json.Counts):
     at_step: AtStep
     headers_at_step: AtStep
     """The part of `at_step` that is about headers."""
+
+
+class CountedTransactions(NamedTuple):
+    """A batch's transactions in one state."""
+
+    number: int
+    problem: WaitReason | None
+    """The last error of one of them, or of its signer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,20 +86,25 @@ def waits(batch: Batch, counts: StepCounts) -> tuple[ShownWait, ...]:
     )
 
 
-def _next(batch: Batch, at_step: AtStep, live: Mapping[str, tuple[int, WaitReason | None]]) -> WaitReason:
+def _next(batch: Batch, at_step: AtStep, live: Mapping[str, CountedTransactions]) -> WaitReason:
     """Return the wait of a batch without problems."""
     if batch.status == BatchStatus.RECEIVED:
         return wait("check")
     chain = batch.destination_chain_id
-    pending, problem = live.get(TransactionState.PENDING, (0, None))
-    if problem:
-        return wait("transactions_under_way", transactions=pending, reason=problem)
-    pace = get_chains().chain(chain).block_seconds if chain_name(chain).is_configured else None
-    if pending:
-        return wait("next_block", chain=chain, transactions=pending, block_seconds=pace)
-    mined, _ = live.get(TransactionState.MINED, (0, None))
-    if mined:
-        return wait("confirming", chain=chain, transactions=mined, block_seconds=pace)
+    pending = live.get(TransactionState.PENDING)
+    if pending and pending.problem:
+        return wait("transactions_under_way", transactions=pending.number, reason=pending.problem)
+    state = TransactionState.PENDING if pending else TransactionState.MINED
+    if waiting := live.get(state):
+        pace = None
+        if chain_name(chain).is_configured:
+            configured = get_chains().chain(chain)
+            sent = sent_for(batch.pk, chain).filter(state=state)
+            if stands := heads.standing(configured, sent, is_mined=pending is None):
+                return stands
+            pace = configured.block_seconds
+        code = "next_block" if pending else "confirming"
+        return wait(code, chain=chain, transactions=waiting.number, block_seconds=pace)
     if at_step.get(StepKind.INITIAL_STATE):
         return wait("fetching")
     return wait("comparing", chain=chain)
@@ -105,8 +119,8 @@ def sent_for(batch: str, destination: int) -> "QuerySet[Transaction]":
     return Transaction.objects.filter(Exists(links), signer__chain_id=destination).order_by()
 
 
-def transactions(batch: Batch, states: Collection[str]) -> dict[str, tuple[int, WaitReason | None]]:
-    """Count the batch's transactions by state, each with the last error of one of them, if any has one.
+def transactions(batch: Batch, states: Collection[str]) -> dict[str, CountedTransactions]:
+    """Count the batch's transactions by state.
 
     While a version isn't signed, the error is that of the signer.
     """
@@ -114,4 +128,4 @@ def transactions(batch: Batch, states: Collection[str]) -> dict[str, tuple[int, 
     sent = sent_for(batch.pk, batch.destination_chain_id).filter(state__in=states)
     of_signer = Max("signer__signing_problem", filter=Exists(unsigned))
     rows = sent.values_list("state").annotate(Count("pk"), Max("error"), by_signer=of_signer)
-    return {state: (count, error or by_signer) for state, count, error, by_signer in rows}
+    return {state: CountedTransactions(count, error or by_signer) for state, count, error, by_signer in rows}

@@ -7,9 +7,9 @@ query.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from django.conf import settings
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, TextField, Value, When
@@ -17,7 +17,7 @@ from django.db.models.functions import Cast, Length, StrIndex
 from pydantic import BaseModel, Field
 
 from proving import facts
-from proving.facts import AccountFact, EntryFact, Fact, LogFact, SlotFact
+from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
 from proving.models import FactsRegistry, ProvenTransaction
 from proving.reading import query_values
 from proving.reading.query_values import RequestedEntry
@@ -40,6 +40,9 @@ _PROPERTY_NAMES = tuple(sorted(itertools.chain(*PROPERTIES.values())))
 PropertyName = Literal[_PROPERTY_NAMES]  # type: ignore[valid-type]  # the type is built from names
 # Maximum characters of a slot in JSON, with quotes, a comma and a space.
 _CHARACTERS_OF_SLOT = 70
+# Maximum other queries that are read for the transactions of a page's facts: for each of them, and in all. The maximum
+# length of their slots.
+_OTHERS_OF_FACT, _MOST_OTHERS, _MOST_LENGTH = 10, 10_000, 1_000_000
 
 
 class FactFilters(BaseModel):
@@ -94,6 +97,7 @@ class FoundFact:
     transaction: RequestedEntry | None  # the transaction that the query is about
     transaction_hash: str  # hash of the transaction that proved the fact; empty if it isn't known
     batch: Batch | None  # one that asks for the fact, if the reader may know of it
+    is_own: bool  # whether it is the reader's own
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def search(filters: FactFilters, start: FactCursor, limit: int, *, reader: int |
     `filters` name an account or a block, or nothing for the latest facts. Registries may hold more facts, which others
     have proven. A fact of several queries may appear again on a later page. Among batches that ask for the same fact,
     those of the user with the id `reader` come first. Of batches that the reader may not list, no name of a slot
-    is told.
+    is told. Another user's name states no part of the word, so that nobody else chooses a value.
     """
     held = _RegistriesInUse.by(_registries(filters))
     rows = _rows(filters, held, start, limit + 1)
@@ -137,7 +141,13 @@ class _RegistriesInUse:
     rows: dict[tuple[int, int], FactsRegistry]
     """The registries, by (destination, source chain id)."""
     condition: Q
-    """The condition for a query: it is completed, and the registry holds its facts."""
+    """The condition for a query: its facts are in one of them, and in no former one."""
+
+    @property
+    def holding(self) -> Q:
+        """Return the condition for a query: it is completed, and one of the registries holds its facts."""
+        # No worker checks whether the registry still holds the facts of a rejected batch.
+        return Q(step=None) & ~Q(batch__status=BatchStatus.REJECTED) & self.condition
 
     @classmethod
     def by(cls, registries: Sequence[FactsRegistry]) -> "_RegistriesInUse":
@@ -158,8 +168,7 @@ class _RegistriesInUse:
                 # The facts of batches that were DONE before are in the former registry.
                 condition &= Q(batch__finished_at=None) | Q(batch__finished_at__gt=max(former))
             held |= condition
-        # No worker checks whether the registry still holds the facts of a rejected batch.
-        return cls(rows, Q(step=None) & ~Q(batch__status=BatchStatus.REJECTED) & held)
+        return cls(rows, held)
 
 
 # --- Queries ----------------------------------------------------------------------------------------------------------
@@ -176,7 +185,7 @@ class _Row(NamedTuple):
 
 def _rows(filters: FactFilters, held: _RegistriesInUse, start: FactCursor, most: int) -> list[_Row]:
     """Return the completed queries that match, from `start` on."""
-    queries = _asking(filters, Query.objects.filter(held.condition))
+    queries = _asking(filters, Query.objects.filter(held.holding))
     if filters.account:
         queries = queries.filter(address=filters.account)
     if filters.account and filters.block is None:
@@ -307,7 +316,7 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse, reader:
     for match in matches:
         told[match.query].append(match.fact)
     values = query_values.read(told)
-    transactions = _transactions({query.pk for query in told})
+    transactions = _transactions(matches, held)
     for match in matches:
         block, of_query = match.query.block, values[match.query.pk]
         assert block
@@ -315,22 +324,73 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse, reader:
         if word is None:
             continue
         is_of_account = isinstance(match.fact, AccountFact | SlotFact)
-        is_last = is_of_account or isinstance(match.fact, EntryFact | LogFact)
-        kind = StepKind.FACTS_PROVEN if is_last else StepKind.HEADER_ACCUMULATED
-        is_known = settings.PUBLIC_BATCH_LIST or match.query.batch.user_id == reader
+        is_own = match.query.batch.user_id == reader
+        is_known = settings.PUBLIC_BATCH_LIST or is_own
+        fact = match.fact
+        if isinstance(fact, SlotFact) and not is_own:
+            fact = replace(fact, name=_without_part(fact.name) if is_known else None)
         yield FoundFact(
             block,
             match.query.address if is_of_account else "",
-            match.fact if is_known or not isinstance(match.fact, SlotFact) else replace(match.fact, name=None),
+            fact,
             word,
             held.rows[block.destination_chain_id, block.source_chain_id],
             of_query.entry,
-            transactions.get((match.query.pk, kind), ""),
+            transactions.get((block.pk, match.fact), ""),
             match.query.batch if is_known else None,
+            is_own,
         )
 
 
-def _transactions(queries: set[int]) -> dict[tuple[int, str], str]:
-    """Return the hashes of transactions by query (id) and the step that they completed."""
-    steps = Step.objects.filter(query__in=queries).exclude(transaction_hash="")
-    return {(query, kind): sent for query, kind, sent in steps.values_list("query", "kind", "transaction_hash")}
+def _without_part(name: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return another user's name of a slot. None: it says nothing else."""
+    rest = {key: value for key, value in (name or {}).items() if key not in {"part", "decimals"}}
+    return rest if rest.get("keys") or "call" in rest else None
+
+
+def _transactions(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> dict[tuple[int, Fact], str]:
+    """Return the hashes of the transactions that proved facts, by block (id) and fact.
+
+    A transaction completes a step of the queries that it is sent for. A later query for the same fact has none, or one
+    that proved its other facts. So the step that was completed first tells the fact's transaction. Steps of rejected
+    batches come last, because after a reorganisation nobody corrects them.
+    """
+    queries = {match.query.pk: match.query for match in matches}
+    # The address of a query about a header or a transaction is empty.
+    places = {
+        "block__in": {each.block_id for each in queries.values()},
+        "address__in": {each.address for each in queries.values()},
+    }
+    # They come in the order of an index, the oldest first.
+    others = Query.objects.filter(held.condition, **places).values_list("pk", flat=True)
+    asking = {*queries, *others[: min(_MOST_OTHERS, _OTHERS_OF_FACT * len(matches))]}
+    is_rejected = Case(When(query__batch__status=BatchStatus.REJECTED, then=1), default=0)
+    length = Length(Cast("query__slots", TextField()))
+    completed = Step.objects.filter(query__in=asking, completed_at__isnull=False).exclude(transaction_hash="")
+    steps = sorted(
+        completed.values_list(is_rejected, "completed_at", "pk", "kind", "transaction_hash", "query", length)
+    )
+    read, total = set[int](), 0
+    for *_, query, length_of_slots in steps:
+        if query not in queries and query not in read:
+            total += length_of_slots
+            if total > _MOST_LENGTH:
+                break
+            read.add(query)
+    queries |= Query.objects.in_bulk(read)
+    proven: dict[tuple[int, Fact], str] = {}
+    for _, _, _, kind, sent, pk, _ in steps:
+        if of_step := queries.get(pk):
+            for fact in _proven_by(kind, of_step):
+                proven.setdefault((of_step.block_id or 0, fact), sent)
+    return proven
+
+
+def _proven_by(kind: str, query: Query) -> Iterator[Fact]:
+    """Return the facts that a step of a query proves. The roots below which others are proven are facts too."""
+    asked = facts.of(query)
+    of_header = [fact for fact in asked if isinstance(fact, HeaderFact | TimeFact)]
+    if kind == StepKind.FACTS_PROVEN:
+        yield from (fact for fact in asked if fact not in of_header)
+    elif kind == StepKind.HEADER_ACCUMULATED:
+        yield from [*of_header, *facts.roots_of(asked)]

@@ -31,7 +31,7 @@ from proving.registries.deployments import Call
 from proving.sources import NotYet, Preparation, Start
 from proving.working import heads
 from queries.batch_states import Complete
-from queries.columns import PASSING_CODES, HeaderField, RejectionCode
+from queries.columns import LASTING_REASONS, PASSING_CODES, HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind
 from queries.waits import WaitReason, wait
 
@@ -308,7 +308,8 @@ def unfetched(seen: Unfetched) -> Decision:
             actions = [Reject(seen.refused, code, fault, retryable=code in PASSING_CODES)]
         else:
             reason = wait("no_usable_proof", chain=seen.source, block=seen.number, reason=fault)
-            actions = [Reject(seen.refused, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]
+            may_pass = fault.code not in LASTING_REASONS
+            actions = [Reject(seen.refused, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=may_pass)]
         waiting = {pk: fault for pk, fault in waiting.items() if pk not in seen.refused}
     if not waiting:
         return Decision(Continue(), actions)

@@ -13,7 +13,7 @@ from typing import Self
 
 from chains.tries.header import Header
 from proving.facts import Fact, Missing, RegistryView, needs_header
-from proving.failures import NO_TRIES, FailedFacts, Tries
+from proving.failures import NO_TRIES, FailedFacts, Tries, counted
 from queries.columns import HeaderField
 from queries.models import Query, QueryKind, Sender, StepKind
 from queries.waits import WaitReason
@@ -145,7 +145,7 @@ class UnprovenFacts:
 
     @cached_property
     def attempts(self) -> Sequence[Attempt]:
-        """Return the facts that may be sent, in the order of their tries. Those of a batch that failed go alone.
+        """Return the facts that may be sent, in the order of their tries. Those of a batch whose tries failed go alone.
 
         Facts in pending transactions are left out, because nothing may be paid for twice. Facts that only self-funded
         batches request are left out, too.
@@ -159,7 +159,8 @@ class UnprovenFacts:
         unsent = {fact: queries for fact, queries in queries_by_fact.items() if queries}
         alike: dict[tuple[str, tuple[int, ...]], dict[Fact, Collection[int]]] = defaultdict(dict)
         for fact, queries in unsent.items():
-            failed = tuple(place for place, each in enumerate(self.failed) if each.is_about(fact))
+            about = {place: each.transaction for place, each in enumerate(self.failed) if each.is_about(fact)}
+            failed = tuple(counted(about))
             alike[self.batches[min(queries)] if failed else "", failed][fact] = queries
         attempts = [
             Attempt(

@@ -15,6 +15,7 @@ from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
+from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.nodes import questions
 from chains.nodes.node_errors import ChainError
@@ -610,14 +611,14 @@ def states(context: Context, blocks: Sequence[Block], open_requests: Mapping[int
     newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
     rows = Transaction.objects.defer("data").select_related("signer").prefetch_related("versions")
     transactions = {tx.pk: tx for tx in rows.filter(pk__in=newest.values())} if newest else {}
+    why_waits = _why_wait(context.destination_rpc.chain, [*transactions.values()])
     by_block: ByBlock[BlockState] = {}
     for block in blocks:
         requests, tx = open_requests[block.pk], transactions.get(newest.get(block.pk, 0))
         by_block[block.pk] = BlockState(
             is_open=bool(requests.senders),
             is_under_way=tx is not None,
-            # A mined transaction only needs time until it is confirmed.
-            waits_for=tx.waits_for if tx and tx.state == TransactionState.PENDING else None,
+            waits_for=why_waits.get(tx) if tx else None,
             is_left_to_others=requests.senders == {Sender.SELF} and requests.steps <= set(PROVABLE_STEPS),
             checked_number=block.checked_number,
             final=context.heads.final,
@@ -625,3 +626,15 @@ def states(context: Context, blocks: Sequence[Block], open_requests: Mapping[int
             block_seconds=context.destination_rpc.chain.block_seconds,
         )
     return by_block
+
+
+def _why_wait(chain: Chain, live: Sequence[Transaction]) -> dict[Transaction, WaitReason | None]:
+    """Return for each transaction that is under way what it waits for. None: it is mined, and only needs time."""
+    reasons: dict[Transaction, WaitReason | None] = {}
+    for is_mined in (False, True):
+        alike = [tx for tx in live if (tx.state == TransactionState.MINED) == is_mined]
+        waiting = Transaction.objects.filter(pk__in=[tx.pk for tx in alike])
+        stands = heads.standing(chain, waiting, is_mined=is_mined) if alike else None
+        for tx in alike:
+            reasons[tx] = stands or (None if is_mined else tx.waits_for)
+    return reasons

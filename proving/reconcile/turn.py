@@ -26,7 +26,8 @@ from config.database import due_rows, statements
 from config.database.due_rows import Claim
 from proving import connections
 from proving.connections import WorkContext
-from proving.models import FactsRegistry
+from proving.facts import NoRegistry
+from proving.models import FactsRegistry, Transaction
 from proving.paths import building
 from proving.paths.building import PathFound
 from proving.reconcile import apply, decide, observe, proofs
@@ -152,7 +153,7 @@ class _Turn:
         observations: dict[int, Answer] = {}
         for pk, answer in answers.items():
             if isinstance(answer, ChainError):
-                self.end(pk, _failed(answer))
+                self.end(pk, self.failed(answer))
             elif pk in self.remaining:
                 observations[pk] = answer
         return observations
@@ -162,8 +163,14 @@ class _Turn:
         try:
             return observe_one()
         except ChainError as error:
-            self.end(pk, _failed(error))
+            self.end(pk, self.failed(error))
             return None
+
+    def failed(self, error: ChainError) -> End:
+        # While the final block stands still, the registry may be newer.
+        chain, is_unseen = self.context.destination_rpc.chain, isinstance(error, NoRegistry)
+        stands = heads.standing(chain, Transaction.objects.none(), is_mined=True) if is_unseen else None
+        return Requeue(stands, _UNUSABLE_SECONDS) if stands else _failed(error)
 
     def write(self, changes: Sequence[tuple[int, Change]] = ()) -> None:
         """Write these changes of rows, each with its block's id, after those that are unwritten."""
@@ -312,7 +319,7 @@ def _send_missing_facts(
     observations: dict[int, Observation] = {}
     for pk, answer in answers.items():
         if isinstance(answer, ChainError):
-            decision = Decision(_failed(answer))
+            decision = Decision(turn.failed(answer))
         else:
             observations[pk], decision = answer, decide.prove(answer)
         first = [completions[pk]] if pk in completions else []

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
+from django.utils import timezone
 from eth_utils.address import to_canonical_address, to_checksum_address
 from eth_utils.crypto import keccak
 from rlp import encode
@@ -25,13 +26,13 @@ from chains.nodes.node_errors import Reverted
 from chains.nodes.rpc import RpcClient, result
 from chains.prices import GasPrices, Load
 from config.configured_chains import get_rpc
-from proving.models import LIVE_STATES, Transaction
+from proving.models import LIVE_STATES, Transaction, TransactionState
 from proving.money import market_fees
 from proving.packing.packs import Intent
 from proving.registries.deployments import revert_reason
 from proving.sending import orders, signers, signing, transaction_monitor
 from proving.sending.signers import Unsent
-from proving.working import destination_prices, lanes
+from proving.working import destination_prices, heads, lanes
 from proving.working.lanes import LaneKind, LaneLost, LaneName
 from queries.waits import WaitReason, wait
 
@@ -92,6 +93,7 @@ def create(chain: Chain, creations: Sequence[Creation], tell: Callable[[str], No
     rpc = get_rpc(chain.id)
     begun: set[str] = set()
     why: WaitReason | None = None
+    stands: WaitReason | None = None
     for _ in transaction_monitor.monitor_for(chain):
         missing = missing_of(creations, rpc)
         ready = missing[:-1] or missing
@@ -108,6 +110,9 @@ def create(chain: Chain, creations: Sequence[Creation], tell: Callable[[str], No
         if (first := live.order_by("nonce").first()) and first.waits_for and first.waits_for != why:
             why = first.waits_for
             tell(why.for_operators)
+        was_standing, stands = stands is not None, standing(chain, first) if first else None
+        if stands and not was_standing:
+            tell(str(stands))
         if not missing or (under_way := live.filter(data__in=[creation.data for creation in ready])).exists():
             continue
         if begun.issuperset(creation.address for creation in ready):
@@ -121,11 +126,18 @@ def create(chain: Chain, creations: Sequence[Creation], tell: Callable[[str], No
     if not begun and why is None:
         names = ", ".join(creation.contract for creation in missing)
         raise DeploymentError(f"For {seconds} s nothing could be sent to create {names}; run it again.")
-    because = why.for_operators if why else ""
+    because = " ".join(reason.for_operators for reason in (why, stands) if reason)
     raise DeploymentError(
         f"The deploying transactions were not confirmed within {seconds} s. {because} The service has stored them: run "
         f"the command again to go on waiting."
     )
+
+
+def standing(chain: Chain, tx: Transaction) -> WaitReason | None:
+    """Return a sentence if the chain stands still, so that the transaction isn't mined, or isn't final."""
+    heads.recent(chain, get_rpc(chain.id))
+    is_mined, alone = tx.state != TransactionState.PENDING, Transaction.objects.filter(pk=tx.pk)
+    return heads.standing(chain, alone, is_mined=is_mined, at=timezone.now())
 
 
 def _begin(chain: Chain, creations: Sequence[Creation], live: QuerySet[Transaction]) -> set[str]:
@@ -220,7 +232,7 @@ def send(chain: Chain, intents: Sequence[Intent], live: QuerySet[Transaction]) -
             case Unsent(is_brief=True):
                 return ()
             case Unsent(reason):
-                raise DeploymentError(str(reason))
+                raise DeploymentError(reason.for_operators)
     return ()
 
 

@@ -70,7 +70,7 @@ def deploy(
     if row := deployments.deployed(destination, source):
         deployments.check(row)
         if not replace and row.refused:
-            raise DeploymentError(str(row.refusal))
+            raise DeploymentError(row.refusal.for_operators)
         if not row.refused and not (replace and deployments.why_replaceable(row)):
             return row
         _require_same_chain(chain)
@@ -139,7 +139,7 @@ def deploy_prover(
     """
     chain, others = get_chains().chain(destination), [get_chains().chain(copy) for copy in copies]
     if (row := deployments.deployed(destination, source)) is None:
-        raise DeploymentError(str(deployments.not_deployed(destination, source)))
+        raise DeploymentError(deployments.not_deployed(destination, source).for_operators)
     _usable(row)
     kind = int(by_hash)
     name, pointer_name = "package/RegistryStateProver", "package/FixedStateProverPointer"
@@ -215,12 +215,12 @@ def _require_fit(chain: Chain, connection: Connection) -> None:
             deployments.noted(chain.id, connection.parent_id)
         except deployments.Unusable as error:
             # The contract stores the address of the parent chain's registry.
-            raise DeploymentError(str(error)) from None
+            raise DeploymentError(error.reason.for_operators) from None
     if connection.block_hash_source == "beacon-roots":
         root = beacon_roots.newest_held(get_rpc(connection.source_id), get_rpc(chain.id))
         if isinstance(root, sources.NotYet):
             # On a destination with its own beacon chain, that chain's blocks would be accepted as the source chain's.
-            raise DeploymentError(str(root.reason))
+            raise DeploymentError(root.reason.for_operators)
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ def _usable(row: FactsRegistry) -> FactsRegistry:
     """Compare the registry's code, and return it. Raises `DeploymentError` if it must not be used."""
     deployments.check(row)
     if row.refused:
-        raise DeploymentError(str(row.refusal))
+        raise DeploymentError(row.refusal.for_operators)
     return row
 
 
@@ -344,7 +344,7 @@ def change_attesters(
     try:
         connection = connections.open_connection(destination, source)
     except deployments.Unusable as why:
-        raise DeploymentError(str(why)) from None
+        raise DeploymentError(why.reason.for_operators) from None
     if connection.config.block_hash_source != "attested":
         raise DeploymentError(f"Chain {source} is not attested on chain {destination}.")
     try:
@@ -363,8 +363,11 @@ def change_attesters(
             if not sent.succeeded:
                 raise DeploymentError(f"The transaction {sent.label} failed.")
             return ordered
-    seconds = transaction_monitor.WAIT_SECONDS
-    raise DeploymentError(f"The change was not confirmed within {seconds} s; its transaction is stored and continues.")
+    stands = creations.standing(chain, sent) or ""
+    raise DeploymentError(
+        f"The change was not confirmed within {transaction_monitor.WAIT_SECONDS} s. Its transaction is stored and "
+        f"continues. {stands}".rstrip()
+    )
 
 
 def _submit(chain: Chain, intent: Intent) -> Transaction:

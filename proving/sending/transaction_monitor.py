@@ -109,6 +109,15 @@ def _monitor_one(lane: HeldLane, claim: Claim[Signer], signer: Signer) -> None:
             _try_again(lane, claim, signer)
 
 
+def _note_reorganisation(chain_id: int, transactions: Sequence[Transaction]) -> None:
+    """Mark the chain's transactions that were simulated before a reorganisation. If one fails now, that is why."""
+    for tx in transactions:
+        tx.failure = FailureCause.OUTDATED
+    # Another signer's transactions may build on those that have left their blocks.
+    pending = Transaction.objects.filter(signer__chain_id=chain_id, state=TransactionState.PENDING)
+    pending.update(failure=FailureCause.OUTDATED)
+
+
 def _end(chain: Chain, claim: Claim[Signer], signer: Signer, states: Collection[str]) -> None:
     """Make the signer due again while it has transactions to watch, in the caller's database transaction.
 
@@ -173,6 +182,9 @@ def _monitor(
     comparison = _compare(rpc, signer, watched, receipts, latest=heads.latest, used=used)
     used = comparison.used
     lowest_open, doubtful, receipt_fault = True, 0, comparison.receipt_fault
+    if left := [tx for tx in watched if tx.block_number is not None and receipts.has_left_its_block(tx)]:
+        pending = [tx for tx in watched if tx.state == TransactionState.PENDING]
+        _write(lane, signer, and_then=partial(_note_reorganisation, chain.id, [*left, *pending]))
     # Nonces ascend, so mined transactions come before pending ones, and are written before those are sent again.
     changes: list[_Change] = []
     for tx in watched:
@@ -627,8 +639,19 @@ def _failure(
     if is_same and tx.failure and tx.error and tx.error.code in failures.CODES:
         return tx.failure, tx.error
     gas_limit = next(version.gas for version in tx.versions.all() if version.hash == hex_data(receipt.tx_hash))
-    why = failures.why(rpc, tx, gas_used=receipt.gas_used, gas_limit=gas_limit, block=receipt.block_number)
+    was_reorganised = tx.failure == FailureCause.OUTDATED or _others_have_left(rpc, tx)
+    gas_used, block = receipt.gas_used, receipt.block_number
+    why = failures.why(rpc, tx, gas_used=gas_used, gas_limit=gas_limit, block=block, was_reorganised=was_reorganised)
     return why.cause, why.reason
+
+
+def _others_have_left(rpc: RpcClient, tx: Transaction) -> bool:
+    """Return whether transactions of the chain's other signers have left their blocks."""
+    watched = Transaction.objects.filter(signer__chain_id=rpc.chain.id, state__in=WATCHED_STATES)
+    places = watched.exclude(signer=tx.signer_id).values_list("block_number", "block_hash")
+    hashes = {number: block_hash for number, block_hash in places if number is not None}
+    headers = rpc.ask([questions.header(number) for number in hashes])
+    return any(isinstance(header, Header) and hashes[header.number] != hex_data(header.hash) for header in headers)
 
 
 def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
@@ -657,7 +680,8 @@ def _vanished(tx: Transaction) -> _Change:
     if has_left_its_block := bool(tx.hash):
         logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
     tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
-    tx.succeeded, tx.failure, tx.gas_used, tx.gas_price = None, None, 0, 0
+    tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
+    tx.failure = FailureCause.OUTDATED if has_left_its_block else None
     tx.data_fee = tx.expected_data_fee
     # The transaction's waiting time restarts.
     tx.spent_at = clock.latest()

@@ -14,28 +14,23 @@ from typing import Any, Literal
 from eth_utils.crypto import keccak
 from pydantic import ValidationError
 
+from batch_query_client.namespaces import first_slot
 from proving.slots.signatures import Argument, FunctionCall
-from proving.slots.trials import Part
-from queries.storage_layout import NamedSlot
+from queries.storage_layout import NamedSlot, Part
 
 Compiler = Literal["solidity", "vyper", "vyper-0.2.12"]
 
 
-def _namespace(name: str) -> int:
-    """Return the first slot of a namespace (ERC-7201)."""
-    return int.from_bytes(keccak((int.from_bytes(keccak(text=name)) - 1).to_bytes(32))) & ~0xFF
-
-
 # Members of a struct, from the first.
 _MEMBERS = 16
-_NAMESPACES = [_namespace(f"openzeppelin.storage.{name}") for name in ("ERC20", "Votes", "ERC721")]
+_NAMESPACES = [first_slot(f"openzeppelin.storage.{name}") for name in ("ERC20", "Votes", "ERC721")]
 _SOLADY_SUPPLY = 0x05345CDF77EB68F44C
 _BASES = [*range(256), _SOLADY_SUPPLY, *(first + place for first in _NAMESPACES for place in range(_MEMBERS))]
 # Variables whose mappings are looked into for mappings of structs, and for a third mapping.
-_FIRST_BASES = range(64)
+_FIRST_BASES, _LAST_BASES = range(64), range(64, 256)
 # Seeds of Solady's ERC20: of balances, and of allowances.
-_BALANCE_SEED, _ALLOWANCE_SEED = 0x87A211A2, 0x7F5E9F20
-_MOST_INDEX = 1 << 64
+BALANCE_SEED, _ALLOWANCE_SEED = 0x87A211A2, 0x7F5E9F20
+MOST_INDEX = 1 << 64
 _WORDS = 1 << 256
 
 
@@ -165,6 +160,17 @@ class Layouts:
         found = found or [path for path in self._in_old_vyper(slot) if self._leads_to(path, slot, read)]
         return list(dict.fromkeys(found))
 
+    def guesses(self) -> list[int]:
+        """Return slots that the call may read: those to which all its arguments lead, and those to which none leads."""
+        count = len(self._call.arguments)
+        while self._depth < min(count, 2) and self._go_deeper():
+            pass
+        known = [(place, path) for place, paths in self._paths.items() for path in paths]
+        usual = [(place, path) for place, path in known if path.base not in _LAST_BASES]
+        places = [place for place, path in usual if not path.steps or path.arguments == {*range(count)}]
+        of_solady = [path.number(self._call, self._contract) for path in self._of_solady()]
+        return list(dict.fromkeys([*places, *filter(None, of_solady)]))
+
     def length(self, path: Path, read: Mapping[int, int]) -> int:
         """Return the length of the array that a way leads through. 0: there is none."""
         number = path.of_length.number(self._call, self._contract) if path.of_length else None
@@ -187,11 +193,11 @@ class Layouts:
         yield from self._solady(slot)
         for array, length in read.items():
             of_solidity, of_vyper = slot - _hash(array.to_bytes(32)), slot - array - 1
-            if 0 <= of_solidity < _MOST_INDEX:
+            if 0 <= of_solidity < MOST_INDEX:
                 for path in self.known(array):
                     if path.compiler == "solidity":
                         yield from self._elements(path, of_solidity, length, part)
-            if 0 <= of_vyper < _MOST_INDEX:
+            if 0 <= of_vyper < MOST_INDEX:
                 for path in self.known(array):
                     if path.compiler == "vyper" or not path.steps:
                         yield from self._elements(replace(path, compiler="vyper"), of_vyper, length, Part())
@@ -213,10 +219,13 @@ class Layouts:
             yield replace(path, steps=(*path.steps, Element(None, 32)))
 
     def _solady(self, slot: int) -> Iterator[Path]:
+        yield from (path for path in self._of_solady() if path.number(self._call, self._contract) == slot)
+
+    def _of_solady(self) -> list[Path]:
         keys = [key for key, argument in self._keys if argument.type == "address"]
-        paths = [Path(0, (key,), seed=_BALANCE_SEED) for key in keys]
+        paths = [Path(0, (key,), seed=BALANCE_SEED) for key in keys]
         paths += [Path(0, both, seed=_ALLOWANCE_SEED) for both in product(keys, keys) if both[0] != both[1]]
-        yield from (path for path in paths if path.number(self._call, self._contract) == slot)
+        return paths
 
     def _go_deeper(self) -> bool:
         """Find the places of mappings inside those that are known. Return False if there are no more."""

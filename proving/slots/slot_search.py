@@ -5,41 +5,32 @@ is tried with other arguments. So a node that lies may hide a slot, but its cont
 tells more than nodes have shown.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
+from typing import Literal
 
-from chains.encoding import checksummed
-from chains.nodes import questions, view_calls
+from eth_utils.crypto import keccak
+
 from chains.nodes.node_batches import ExchangeBudget, OutOfExchanges
-from chains.nodes.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted, RpcRefused, plain, secrets_of
+from chains.nodes.node_errors import RpcRefused
 from chains.nodes.questions import ProofRequest
 from chains.nodes.rpc import RpcClient, result
-from chains.nodes.view_calls import ReadSlots, Storage, ViewCall
+from chains.nodes.view_calls import ReadSlots, Storage
 from chains.tries.header import Header
-from config.error_answers import Refused
 from proving.health import chain_watch
 from proving.reading.asking import ChainUnavailable, ProofUnavailable
-from proving.slots import trials
-from proving.slots.layouts import Layouts, Path
+from proving.slots.asked_call import AskedCall, Place, SlotQuestion, SlotsUnknown
+from proving.slots.layouts import MOST_INDEX, Layouts, Path
 from proving.slots.signatures import FunctionCall
-from proving.slots.trials import Part
-from queries.storage_layout import NamedSlot
+from proving.slots.trials import FIRST, LOW_BITS, OF_SWITCHES, SECOND, SIZES, WordTrials
+from queries.storage_layout import ALL, NamedSlot, Part
 
-MOST_GAS = 30_000_000
-"""Maximum gas of one execution, and of the trials of an exchange together."""
-# Maximum slots that a call may read.
-_MOST_SLOTS = 48
-# Maximum bytes of the call's answer.
-_MOST_BYTES = 16 * 1024
-# Maximum trials of an exchange.
-_MOST_TRIALS = 48
-# Maximum slots whose layouts are looked for, and layouts of each that are tried.
-_MOST_NAMED, _MOST_TRIED = 6, 4
 _WORD = 32
-_ERROR_OF_TEXT = bytes.fromhex("08c379a0")
+# Maximum guesses of the parts of words that are the answer.
+_MOST_GUESSES = 3
+# Maximum slots whose layouts are looked for, layouts of each that are tried, and slots whose regions are tried.
+_MOST_NAMED, _MOST_TRIED, _MOST_UNCLEAR = 6, 4, 3
 
 Certainty = Literal["is_value", "part_of_word", "one_of_several", "computed", "path_only"]
 _PROXY_SLOTS = {
@@ -49,18 +40,6 @@ _PROXY_SLOTS = {
 }
 # Numbers below are no addresses of proxies' code, but may be those of precompiled contracts.
 _LEAST_ADDRESS = 1 << 64
-Place = tuple[str, int]
-"""A contract (EIP-55) and one of its slots."""
-
-
-@dataclass(frozen=True)
-class SlotQuestion:
-    """A view call of a contract, and the word of its answer that a slot is looked for."""
-
-    contract: str
-    call: FunctionCall
-    position: int | None = None
-    """The place of the word. None: the answer is one word."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +53,13 @@ class FoundSlot:
     layout: str
     """`layout_unknown`, or the name of a layout."""
     name: NamedSlot | None
-    is_of_last: bool
-    """The slot is that of an array's last element at the block."""
+    is_moving: bool
+    """Other slots choose it by their words. So another slot may have the answer at another block."""
 
 
 @dataclass(frozen=True)
 class DependingSlot:
-    """A slot of a proxy, or of the length of an array, that leads to the slot of the answer."""
+    """A slot of a proxy, or a slot whose word chooses that of the answer, such as an array's length."""
 
     account: str
     slot: int
@@ -97,28 +76,10 @@ class SlotFindings:
     depends_on: Sequence[DependingSlot]
     decimals: int | None
     """The answer of `decimals()`, a hint. None: there is none."""
-
-
-class SlotsUnknown(Refused):
-    """The nodes can't tell which slots a call reads, or how its answer follows from them."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__("slots_unknown", sentence)
-
-
-class CallFailed(Refused):
-    """The call reverts, or doesn't answer one word."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__("call_failed", sentence)
-
-
-class NoCode(CallFailed):
-    """The contract has no code at the block."""
-
-
-class BlockNotYet(ChainUnavailable):
-    """The chain has no such block yet."""
+    nft: Literal["ERC-721", "ERC-1155"] | None
+    """The standard of NFTs that the contract says it follows (ERC-165), a hint."""
+    confirmed_by: Sequence[str]
+    """The hosts of the nodes that confirm all this. One: only this node says so."""
 
 
 def find(rpc: RpcClient, asked: SlotQuestion, header: Header, budget: ExchangeBudget) -> SlotFindings:
@@ -126,137 +87,78 @@ def find(rpc: RpcClient, asked: SlotQuestion, header: Header, budget: ExchangeBu
 
     Raises `SlotsUnknown`, `CallFailed`, `ChainUnavailable` and `ChainError`.
     """
-    return _Search(rpc, asked, header, budget).run()
-
-
-def confirmed_header(rpc: RpcClient, number: int | Literal["latest", "finalized"]) -> Header:
-    """Return a block's header by its number, or the newest confirmed or final one. Raises `ChainUnavailable`."""
-    label = rpc.chain.label
-    if number == "latest":
-        head, confirmations = rpc.head(), rpc.chain.confirmations
-        if confirmations == 1:
-            return head
-        number = "finalized" if confirmations == "finalized" else max(0, head.number - confirmations + 1)
-    if (header := rpc.header(number)) is None:
-        which = "a final block" if number == "finalized" else f"block {number}"
-        raise BlockNotYet(f"{label} doesn't have {which} yet.")
-    return header
+    try:
+        return _Search(rpc, asked, header, budget).run()
+    except OutOfExchanges as error:
+        few = [f"{host} doesn't answer {size} questions at once" for host, size in rpc.refused_batches().items()]
+        raise OutOfExchanges(f"{str(error).removesuffix('.')}: {'; '.join(few)}." if few else str(error)) from None
 
 
 class _Search:
     def __init__(self, rpc: RpcClient, asked: SlotQuestion, header: Header, budget: ExchangeBudget) -> None:
         self._rpc, self._asked, self._at = rpc, asked, header
         self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract, budget.check_time)
-        # Each node is asked the same, with the same caller: the call may read a slot of the caller.
-        self._whole = ViewCall(asked.contract, asked.call.data, MOST_GAS)
-        self._list = view_calls.access_list(self._whole, header)
+        self._asking = AskedCall(rpc, asked, header, budget)
+        self._base = self._asking.base
         self._words: dict[Place, int] = {}
-        self._base = 0
-        self._decimals: int | None = None
+        self._trials: dict[Place, WordTrials] = {}
 
     def run(self) -> SlotFindings:
-        read = self._read_slots()
+        for read in self._asking.reads(lambda: [*_PROXY_SLOTS, *self._layouts.guesses()]):
+            if found := self._search(read):
+                return found
+        raise SlotsUnknown(self._asking.why_unknown())
+
+    def _search(self, read: ReadSlots) -> SlotFindings | None:
+        """Return what these slots are to the answer. None: none of them changes it."""
         self._words = self._proven(read)
-        proxies = dict(self._proxies(read))
-        candidates = [place for place in self._words if place not in proxies]
-        parts = self._tried(candidates)
-        values = {place: part for place, part in parts.items() if isinstance(part, Part)}
-        changing = [place for place, part in parts.items() if part == "computed"]
+        pointers = self._pointers(read)
+        self._trials = {place: self._untried(place) for place in self._words if place not in pointers}
+        self._try_words()
+        values, unlike = self._values()
+        # A slot with which the call only fails, such as a pause, makes it answer nothing else.
+        changing = [
+            place
+            for place, of in self._trials.items()
+            if place not in values and not (of.only_fails if values else of.is_quiet)
+        ]
+        unlike = {place: word for place, word in unlike.items() if values and place not in changing}
+        changing += unlike
+        others = {place: self._trials[place].others[0] for place in changing if place not in unlike} | unlike
+        choosing, moving = self._choosing(values, others)
+        if not values and self._base == 0 and all(self._trials[place].only_fails for place in changing):
+            values = dict.fromkeys(self._empty(), Part())
+            changing, moving = [place for place in changing if place not in values], {*values}
         if not values and not changing:
-            raise SlotsUnknown("None of the slots that the nodes name changes the call's answer.")
-        others = [place for place, part in values.items() if part.answer(self._words[place]) != self._base]
-        self._require_true(others)
-        values = {place: part for place, part in values.items() if place not in others}
-        unlike = self._unlike(values, [place for place, part in parts.items() if part == "path_only"])
-        values = {place: part for place, part in values.items() if place not in unlike}
-        changing += [*others, *unlike]
-        names = self._names(values, changing)
-        self._compare(values, names)
+            return None
+        moving |= {place for place in (*values, *changing) if int(place[0], 16) in pointers.values()}
+        switched = {
+            place for place, part in values.items() if place not in moving and self._trials[place].is_switched(part)
+        }
+        values = {place: part for place, part in values.items() if place not in switched}
+        changing = [*(place for place in changing if place not in choosing), *switched]
+        names = self._names(values, [*changing, *choosing])
         arrays = [named for named in names.values() if named.length not in values]
         lengths = {named.length: named.name_of_length for named in arrays if named.length}
-        # The length of an array leads to its last element.
-        changing = [place for place in changing if place not in lengths]
+        leading = {place: named.name if (named := names.get(place)) else None for place in choosing} | lengths
+        changing = [place for place in changing if place not in leading]
         is_one = len(values) == 1 and not changing
+        quiet = [place for place in self._trials if place not in {*values, *changing, *leading}]
+        moving |= {place for place, named in names.items() if named.path.is_of_last}
         slots = [
             *(self._found(place, names, _certainty(part, is_one=is_one), part) for place, part in values.items()),
             *(self._found(place, names, "computed") for place in changing),
-            *(
-                self._found(place, names, "path_only")
-                for place, part in parts.items()
-                if part == "path_only" and place not in lengths and place not in unlike
-            ),
+            *(self._found(place, names, "path_only") for place in quiet),
         ]
-        depends_on = [DependingSlot(*place, self._words[place], role) for place, role in proxies.items()]
-        depends_on += [DependingSlot(*place, self._words[place], "length", name) for place, name in lengths.items()]
-        return SlotFindings(self._at, read.method, slots, depends_on, self._decimals)
-
-    # Slots that the call reads
-
-    def _read_slots(self) -> ReadSlots:
-        """Return the slots that the call reads. Note the call's answer, and that of `decimals()`."""
-        decimals = ViewCall(self._asked.contract, FunctionCall.parse("decimals()", ()).data, MOST_GAS // 30)
-        calls, lists = self._rpc.ask(
-            [view_calls.answer(self._whole, self._at), view_calls.answer(decimals, self._at)], [self._list]
-        )
-        self._base = self._word_of(calls[0])
-        told = calls[1] if isinstance(calls[1], bytes) and len(calls[1]) == _WORD else b""
-        self._decimals = int.from_bytes(told) if told and int.from_bytes(told) < 256 else None
-        read = lists[0]
-        # Nodes may leave the callee out of a list that they call optimised.
-        if not self._tells(read):
-            is_refused = isinstance(read, RpcRefused)
-            funded = [view_calls.access_list(self._whole, self._at, is_funded=True)] if is_refused else []
-            (read,), others = self._rpc.ask([view_calls.prestate(self._whole, self._at)], funded)
-            if isinstance(read, ChainError):
-                read = next(filter(self._tells, others), read)
-        if isinstance(read, NodeUnavailable) and not isinstance(read, InvalidReply):
-            raise read
-        if isinstance(read, ChainError) or not read.slots:
-            raise SlotsUnknown(
-                f"No node of {self._rpc.chain.label} says which slots the call reads: it reads none, or nodes serve "
-                "neither eth_createAccessList nor debug_traceCall."
-            )
-        if (count := sum(map(len, read.slots.values()))) > _MOST_SLOTS:
-            raise SlotsUnknown(f"The call reads {count} slots, and {_MOST_SLOTS} can be searched.")
-        return read
-
-    def _tells(self, read: ReadSlots | ChainError) -> bool:
-        """Return whether a list tells of the called contract, which may read no slot of its own."""
-        return isinstance(read, ReadSlots) and self._asked.contract in read.accounts
-
-    def _word_of(self, answer: bytes | ChainError) -> int:
-        if isinstance(answer, Reverted):
-            secrets = [secret for url in self._rpc.chain.rpc_urls for secret in secrets_of(url)]
-            reason = plain(_reason(answer.data), secrets)
-            why = f": “{reason}”" if reason else ""
-            raise CallFailed(f"{self._call.in_words} of {self._asked.contract} reverts{why}.")
-        if isinstance(answer, RpcRefused) and not answer.may_pass:
-            why = f"it fails, uses more than {MOST_GAS:,} gas, or nodes don't keep the block's state"
-            raise CallFailed(f"No node of {self._rpc.chain.label} makes the call at block {self._at.number}: {why}.")
-        data, position = result(answer), self._asked.position
-        if not data:
-            self._require_code()
-        if position is None and len(data) != _WORD:
-            what = "name a view function that returns one word, or the `position` of a word"
-            raise CallFailed(f"The call answers {len(data)} bytes: {what}.")
-        if len(data) > _MOST_BYTES:
-            raise CallFailed(f"The call answers {len(data)} bytes, and {_MOST_BYTES} can be searched.")
-        if len(data) < _WORD * ((position or 0) + 1):
-            raise CallFailed(f"The call's answer has no word at position {position}.")
-        return self._word_in(data) or 0
-
-    def _require_code(self) -> None:
-        """Raise `NoCode` if the contract has no code at the block."""
-        contract, number = self._asked.contract, self._at.number
-        code, newest = self._rpc.ask([questions.code(contract, number), questions.code(contract)])
-        if code == b"":
-            is_later = isinstance(newest, bytes) and newest
-            what = "It has at the newest: name a later block" if is_later else "Check the address and the chain"
-            raise NoCode(f"{contract} has no code at block {number} of {self._rpc.chain.label}. {what}.")
-
-    def _word_in(self, data: bytes) -> int | None:
-        start = _WORD * (self._asked.position or 0)
-        return int.from_bytes(data[start : start + _WORD]) if len(data) >= start + _WORD else None
+        slots = [replace(slot, is_moving=(slot.account, slot.slot) in moving) for slot in slots]
+        roles = {place: _PROXY_SLOTS.get(place[1], "address_of_contract") for place in pointers}
+        roles |= {place: "length" if _is_length(place, {*moving, *lengths}) else "choice" for place in leading}
+        roles |= dict.fromkeys(lengths, "length")
+        depends_on = [
+            DependingSlot(*place, self._words[place], role, leading.get(place)) for place, role in roles.items()
+        ]
+        hints = self._asking.decimals, self._asking.nft
+        return SlotFindings(self._at, read.method, slots, depends_on, *hints, self._asking.confirming())
 
     def _proven(self, read: ReadSlots) -> dict[Place, int]:
         """Return the words of the slots by proofs, those of the called contract first."""
@@ -271,104 +173,186 @@ class _Search:
                 raise ProofUnavailable(reason)
         return {(proof.address, slot.slot): slot.value for proof in map(result, proofs) for slot in proof.slots}
 
-    def _proxies(self, read: ReadSlots) -> Iterator[tuple[Place, str]]:
-        """Yield the slots with addresses of contracts that the call runs, and their roles."""
-        for (account, slot), word in self._words.items():
-            address = checksummed(f"0x{word % (1 << 160):040x}")
-            if word == self._base or not word:
-                continue
-            if slot in _PROXY_SLOTS:
-                yield (account, slot), _PROXY_SLOTS[slot]
-            elif _LEAST_ADDRESS <= word < 1 << 160 and address in read.accounts and address != account:
-                yield (account, slot), "address_of_contract"
-
     # Trials
 
-    def _answers(self, changes: Sequence[tuple[FunctionCall, Storage]]) -> list[int | None]:
-        """Return the word that each call answers over changed storage. None: it fails."""
-        if len(changes) > _MOST_TRIALS:
-            return [*self._answers(changes[:_MOST_TRIALS]), *self._answers(changes[_MOST_TRIALS:])]
-        gas = MOST_GAS // (len(changes) + 1)
-        # It must answer as before with half of the gas, so that no trial fails for want of gas.
-        control = ViewCall(self._asked.contract, self._call.data, gas // 2)
-        trials_of_words = [(ViewCall(self._asked.contract, call.data, gas), changed) for call, changed in changes]
-        told, *answers = self._rpc.ask(
-            [view_calls.answer(call, self._at, changed) for call, changed in [(control, {}), *trials_of_words]]
-        )
-        for answer in (told, *answers):
-            if isinstance(answer, NodeUnavailable):
-                raise answer
-        if not isinstance(told, bytes) or self._word_in(told) != self._base:
-            raise SlotsUnknown(f"The call uses too much gas for {len(changes)} times, or answers differently.")
-        if answers and all(isinstance(answer, ChainError) and not isinstance(answer, Reverted) for answer in answers):
-            raise SlotsUnknown(f"No node of {self._rpc.chain.label} makes calls over changed storage.")
-        return [self._word_in(answer) if isinstance(answer, bytes) else None for answer in answers]
+    def _untried(self, place: Place) -> WordTrials:
+        return WordTrials(self._words[place], self._base)
 
-    def _require_true(self, places: Sequence[Place]) -> None:
+    def _turn(self, turned: Mapping[Place, Iterable[int]]) -> None:
+        """Try slots with these bits of their words turned."""
+        asked = [(place, bits) for place, many in turned.items() for bits in dict.fromkeys(many) if bits]
+        answers = self._asking.over([{place: self._words[place] ^ bits} for place, bits in asked])
+        for (place, bits), answer in zip(asked, answers, strict=True):
+            self._trials[place].answers[bits] = answer
+
+    def _pointers(self, read: ReadSlots) -> dict[Place, int]:
+        """Return the slots that hold the address of a contract that the call runs, and the address.
+
+        With another address there, the call fails or runs other code. Slots of standard proxies are known as such.
+        """
+        accounts = {int(account, 16) for account in read.accounts}
+        pointers: dict[Place, int] = {}
+        parts: dict[Place, Part] = {}
+        for place, word in self._words.items():
+            if place[1] in _PROXY_SLOTS and word not in {0, self._base}:
+                pointers[place] = 0
+            for part in (Part(at, 160) for at in range(97) if place not in pointers):
+                address = part.answer(word)
+                is_other = (
+                    address not in {int(place[0], 16), *(self._base >> at for at in (0, 96))} and word != self._base
+                )
+                if address >= _LEAST_ADDRESS and address in accounts and is_other:
+                    parts[place] = part
+        self._trials = {place: self._untried(place) for place in parts}
+        inside = {place: {bits & part.mask for bits in (FIRST, SECOND)} for place, part in parts.items()}
+        beside = {
+            place: {bits & ~part.mask for bits in (FIRST, SECOND, LOW_BITS, self._words[place])} - {0}
+            for place, part in parts.items()
+        }
+        self._turn({place: inside[place] | beside[place] for place in parts})
+        for place, part in parts.items():
+            answers = self._trials[place].answers
+            others = [self._words[place] ^ bits for bits in inside[place] if answers[bits] is not None]
+            ran = self._asking.reads_over([{place: word} for word in others])
+            runs = all(f"{part.answer(word):040x}" in str(each).lower() for word, each in zip(others, ran, strict=True))
+            if runs and all(answers[bits] in {None, self._base} for bits in beside[place]):
+                pointers[place] = part.answer(self._words[place])
+        return pointers
+
+    def _try_words(self) -> None:
+        """Try bits of each slot's word: everywhere first, and then in regions where the answers aren't clear."""
+        # A boolean that is true stays so over most words.
+        self._turn({place: (FIRST, SECOND, of.word * (self._base == 1)) for place, of in self._trials.items()})
+        places = [place for place, of in self._trials.items() if not of.is_quiet]
+        if not all(self._trials[place].is_clear for place in places):
+            self._require_true()
+        for _ in range(2):
+            for size in SIZES:
+                unclear = [place for place in places if not (of := self._trials[place]).is_clear and of.may_hold]
+                self._turn({place: self._trials[place].regions(size) for place in unclear[:_MOST_UNCLEAR]})
+            if self._base == 0 or any(of.part for of in self._trials.values()):
+                break
+            # Each pattern may lead to another slot with the same answer.
+            places = [place for place, of in self._trials.items() if of.is_quiet]
+
+    def _require_true(self) -> None:
         """Raise `ChainUnavailable` if the call answers otherwise over the proven words: of another block."""
-        told = self._over([{place: self._words[place]} for place in places]) if places else []
-        if any(word != self._base for word in told):
+        if self._asking.over([self._words])[0] not in {self._base, None}:
             raise ChainUnavailable(f"A node's answer contradicts the proven slots of block {self._at.number}.")
 
-    def _tried(self, candidates: Sequence[Place]) -> dict[Place, Part | Literal["computed", "path_only"]]:
-        """Return how the answer follows from each slot."""
-        words = [(place, word) for word in (trials.FIRST, trials.SECOND) for place in candidates]
-        answers = dict(zip(words, self._over([{place: word} for place, word in words]), strict=True))
-        parts: dict[Place, Part | Literal["computed", "path_only"]] = {}
-        for place in candidates:
-            first, second = answers[place, trials.FIRST], answers[place, trials.SECOND]
-            part = None if first is None or second is None else trials.part_of(first, second)
-            parts[place] = part or ("path_only" if first == second == self._base else "computed")
-        same = [place for place in candidates if answers[place, trials.FIRST] == answers[place, trials.SECOND] == 1]
-        if self._base in (0, 1) and same:
-            parts.update(self._booleans(same))
-        return parts
+    def _values(self) -> tuple[dict[Place, Part], dict[Place, int]]:
+        """Return the slots with the answer in a part of their words, and other words of slots that change it, too.
 
-    def _over(self, changes: Sequence[Mapping[Place, int]]) -> list[int | None]:
-        """Return the words that the call answers, each time with other words at some slots."""
-        storages: list[dict[str, dict[int, int]]] = [{} for _ in changes]
-        for storage, words in zip(storages, changes, strict=True):
-            for (account, slot), word in words.items():
-                storage.setdefault(account, {})[slot] = word
-        return self._answers([(self._call, storage) for storage in storages])
-
-    def _unlike(self, values: Mapping[Place, Part], quiet: Sequence[Place]) -> set[Place]:
-        """Return the slots that are unlike they seem: further words show that the only value isn't one always.
-
-        The `quiet` slots haven't changed the answer: their own words or an answer of 0 may have hidden it.
+        More trials of these words, and of other slots, haven't contradicted it. A value's word, or an answer of 0, may
+        have hidden the others.
         """
-        if len(values) != 1:
-            return set()
-        ((value, part),) = values.items()
-        # Both trial words have bits set everywhere, and a word may be a switch of its own.
-        low, high = 1 << part.offset, 1 << (part.offset + part.size - 1)
-        own = (self._words[value] ^ low, low, high)
-        tried: list[tuple[Place, dict[Place, int]]] = [(value, {value: word}) for word in own]
-        for place in quiet:
-            words = (*trials.OF_SWITCHES, self._words[place] ^ 1)
-            tried += [(place, {value: trials.FIRST, place: word}) for word in words]
-            tried.append((place, {value: 0, place: trials.FIRST}))
-        answers = self._over([words for _, words in tried])
-        # A call that reverts doesn't answer otherwise.
-        return {
-            place
-            for (place, words), answer in zip(tried, answers, strict=True)
-            if answer not in {None, part.answer(words[value])}
-        }
+        values: dict[Place, Part] = {}
+        unlike: dict[Place, int] = {}
+        for _ in range(_MOST_GUESSES):
+            guessed = {place: part for place, of in self._trials.items() if (part := of.part)}
+            if guessed == values:
+                break
+            values = guessed
+            bits = [(place, bits) for place, part in values.items() for bits in self._trials[place].further(part)]
+            together = list(self._together(values))
+            words = [*({place: self._words[place] ^ turned} for place, turned in bits), *(each for _, each in together)]
+            answers = self._asking.over(words)
+            for (place, turned), answer in zip(bits, answers, strict=False):
+                self._trials[place].answers[turned] = answer
+            # A call that reverts doesn't answer otherwise.
+            unlike = {
+                place: words[place]
+                for (place, words), answer in zip(together, answers[len(bits) :], strict=True)
+                if answer not in {None, *(part.answer(words[value]) for value, part in values.items())}
+            }
+        return {place: part for place, part in values.items() if self._trials[place].holds(part)}, unlike
 
-    def _booleans(self, places: Sequence[Place]) -> dict[Place, Part | Literal["computed", "path_only"]]:
-        """Return how an answer of 0 or 1 follows from slots that make it 1 with each trial word."""
-        zeros = dict(zip(places, self._over([{place: 0} for place in places]), strict=True))
-        told: dict[Place, Part | Literal["computed", "path_only"]] = {
-            place: "path_only" if zero == self._base == 1 else "computed" for place, zero in zeros.items()
-        }
-        switches = [place for place, zero in zeros.items() if zero == 0]
-        if len(switches) == 1:
-            (place,) = switches
-            ones = self._over([{place: 1 << 8 * byte} for byte in range(_WORD)])
-            if sorted(ones, key=lambda one: one or 0) == [0] * (_WORD - 1) + [1]:
-                told[place] = Part(8 * ones.index(1), 8, "bool")
-        return told
+    def _together(self, values: Mapping[Place, Part]) -> Iterator[tuple[Place, dict[Place, int]]]:
+        """Yield other words of slots that change nothing alone, each with another word of the only value."""
+        if len(values) != 1:
+            return
+        ((value, part),) = values.items()
+        shown, empty = self._trials[value].shown(part), self._words[value] & ~part.mask
+        for place, of in self._trials.items():
+            if place != value and of.only_fails:
+                # A slot with which the call fails may have few words with which it doesn't.
+                few = () if of.is_quiet else (*range(8), *_beside(of.word))
+                for word in dict.fromkeys((*OF_SWITCHES, of.word ^ 1, *few)):
+                    yield place, {value: shown, place: word}
+                # The word may set bits that are set in the other one anyway.
+                yield from ((place, {value: shown ^ part.mask, place: word}) for word in (0, of.word ^ 1))
+                yield place, {value: empty, place: FIRST}
+        quiet = [place for place, of in self._trials.items() if place != value and of.is_quiet]
+        groups = [*([place] for place in quiet[:_MOST_UNCLEAR]), quiet[_MOST_UNCLEAR:]]
+        for group, word in product(filter(None, groups), range(8)):
+            yield group[0], {value: shown, **dict.fromkeys(group, word)}
+
+    # Slots that other slots choose
+
+    def _choosing(self, values: Mapping[Place, Part], others: Mapping[Place, int]) -> tuple[list[Place], set[Place]]:
+        """Return the slots whose words choose which other slots the call reads, and the chosen slots.
+
+        `others` has another word of each other slot that changes the answer.
+
+        Over several other words, the call reads several other slots instead. A switch leads to one at most.
+        """
+        targets = [*dict.fromkeys([*values, *others])]
+        leading = [place for place, of in self._trials.items() if place in targets or not of.is_quiet]
+        if not leading or len({*leading, *targets}) < 2:
+            return [], set()
+        read = self._read_over_others(leading)
+        chosen: dict[Place, set[Place]] = {}
+        for place, target in product(leading, targets):
+            instead = {each - {*self._words} for each in read[place].values() if target not in each} - {frozenset()}
+            if place != target and len(instead) > 1:
+                chosen.setdefault(place, set()).add(target)
+        moving = {target for targets in chosen.values() for target in targets}
+        choosing = {*chosen}
+        if len(values) == 1 and moving > {*values}:
+            # An element on the way, such as a checkpoint, leads away from the value. A summand doesn't.
+            ((value, part),) = values.items()
+            shown = self._trials[value].shown(part)
+            ways = [{place: word} for place, word in others.items() if place in moving]
+            answers = self._asking.over([*ways, *({**way, value: shown} for way in ways)])
+            same = [before == after for before, after in zip(answers[: len(ways)], answers[len(ways) :], strict=True)]
+            choosing |= {place for way, is_same in zip(ways, same, strict=True) if is_same for place in way}
+        return [place for place in leading if place in choosing and place not in values], moving
+
+    def _read_over_others(self, places: Sequence[Place]) -> dict[Place, dict[int, frozenset[Place]]]:
+        """Return which slots the call reads with other words at some slots, each by the word."""
+        asked = [
+            (place, word)
+            for place in places
+            for word in dict.fromkeys([*self._trials[place].others[:2], *_beside(self._words[place])])
+        ]
+        found: dict[Place, dict[int, frozenset[Place]]] = {place: {} for place in places}
+        told = self._asking.reads_over([{place: word} for place, word in asked])
+        for (place, word), read in zip(asked, told, strict=True):
+            if read:
+                found[place][word] = frozenset(
+                    (account, slot) for account, slots in read.slots.items() for slot in slots
+                )
+        return found
+
+    def _empty(self) -> list[Place]:
+        """Return the slot whose word 0 makes the call answer 0 without another slot, if it is one.
+
+        Over other words, such as an array's length, the call answers from slots that it doesn't read now.
+        """
+        empty = [place for place, of in self._trials.items() if of.word == 0]
+        self._turn({place: (LOW_BITS, 1, of.word) for place, of in self._trials.items()})
+        if not empty or not all(of.only_fails for of in self._trials.values()):
+            return []
+        tried = [
+            (place, {place: word, other: plant})
+            for place, read in self._read_over_others(empty).items()
+            for word, places in read.items()
+            for other in sorted(places - {*self._words})[:_MOST_TRIED]
+            for plant in (FIRST, FIRST << 64 & ALL, FIRST << 128 & ALL, FIRST >> 130)
+        ]
+        answers = self._asking.over([words for _, words in tried])
+        found = {place for (place, _), answer in zip(tried, answers, strict=True) if answer not in {0, None}}
+        return [*found] if len(found) == 1 else []
 
     # Layouts
 
@@ -388,20 +372,19 @@ class _Search:
                     tried.append((place, candidate))
                 else:
                     named.setdefault(place, candidate)
-        trial_pairs = [self._trial(place[0], candidate) for place, candidate in tried]
-        answers = (
-            self._answers([change for pair in trial_pairs for change in (pair.over, pair.before)]) if tried else []
-        )
+        words = {place: self._trials[place].shown(part) for place, part in values.items()}
+        pairs = [self._trial(place[0], candidate, words.get(place, FIRST)) for place, candidate in tried]
+        answers = self._asking.answers([change for pair in pairs for change in (pair.over, pair.before)])
         for (place, candidate), answer, before in zip(tried, answers[::2], answers[1::2], strict=True):
             expected = answer
             if place in values:
-                expected = candidate.path.part(self._call.made_up, values[place]).answer(trials.FIRST)
+                expected = candidate.path.part(self._call.made_up, values[place]).answer(words[place])
             if answer == expected != before:
                 named.setdefault(place, candidate)
         return named
 
-    def _trial(self, account: str, candidate: "_Named") -> "_Trial":
-        """Return calls with other arguments that show whether a layout is right."""
+    def _trial(self, account: str, candidate: "_Named", word: int) -> "_Trial":
+        """Return calls with other arguments, with and without a word at a slot, that show if a layout is right."""
         other, path, length = self._call.made_up, candidate.path, candidate.array_length + 1
         # Arguments may lead to a slot by the word of another slot. Then it isn't one that no argument leads to.
         storage = self._mirrored(turned=0 if path.arguments else 1)
@@ -409,39 +392,9 @@ class _Search:
             # One element more: another one is the last, and another index is within the array.
             storage.setdefault(account, {})[of_length] = length
         slot = path.number(other, self._asked.contract, length)
-        over = {**storage, account: {**storage.get(account, {}), slot or 0: trials.FIRST}}
+        over = {**storage, account: {**storage.get(account, {}), slot or 0: word}}
         before = {**storage, account: {at: word for at, word in storage.get(account, {}).items() if at != slot}}
         return _Trial((other, over), (other, before))
-
-    def _compare(self, values: Mapping[Place, Part], names: Mapping[Place, "_Named"]) -> None:
-        """Ask each node, if there are several, what shows the values. Raises `ChainUnavailable` if one contradicts."""
-        expected: list[tuple[FunctionCall, Storage, int]] = [(self._call, {}, self._base)]
-        for place, part in values.items():
-            account, slot = place
-            expected.append((self._call, {account: {slot: trials.FIRST}}, part.answer(trials.FIRST)))
-            if (named := names.get(place)) and self._call.arguments:
-                of_others = named.path.part(self._call.made_up, part).answer(trials.FIRST)
-                expected.append((*self._trial(account, named).over, of_others))
-        contract, gas = self._asked.contract, MOST_GAS // len(expected)
-        asked = [
-            view_calls.answer(ViewCall(contract, call.data, gas), self._at, changed) for call, changed, _ in expected
-        ]
-        told: dict[str, list[Any]] = {}
-        # Other nodes may be too slow to be compared.
-        with suppress(OutOfExchanges):
-            told = self._rpc.ask_each([*asked, self._list, questions.header(self._at.number)])
-        for host, (*answers, read, header) in told.items():
-            words = [self._word_in(answer) if isinstance(answer, bytes) else answer for answer in answers]
-            is_other = any(
-                word != right and (word is None or isinstance(word, int | Reverted))
-                for word, (_, _, right) in zip(words, expected, strict=True)
-            )
-            is_other |= isinstance(header, Header) and header.hash != self._at.hash
-            slots = read.slots if isinstance(read, ReadSlots) else {}
-            if is_other or any((account, slot) not in self._words for account in slots for slot in slots[account]):
-                raise ChainUnavailable(
-                    f"The nodes of {self._rpc.chain.label} contradict each other, among them {host}."
-                )
 
     def _named(self, account: str, path: Path) -> "_Named":
         contract, length = self._asked.contract, self._layouts.length(path, self._storage_of(account))
@@ -469,8 +422,7 @@ class _Search:
     ) -> FoundSlot:
         named = names.get(place)
         layout, name = (named.path.layout, named.name) if named else ("layout_unknown", None)
-        is_of_last = named is not None and named.path.is_of_last
-        return FoundSlot(*place, self._words[place], certainty, part, layout, name, is_of_last)
+        return FoundSlot(*place, self._words[place], certainty, part, layout, name, is_moving=False)
 
 
 @dataclass(frozen=True)
@@ -493,11 +445,16 @@ class _Trial:
     before: tuple[FunctionCall, Storage]
 
 
-def _reason(revert: bytes) -> str:
-    """Return the text of an `Error(string)`. Empty: it is another error."""
-    if revert[:4] != _ERROR_OF_TEXT or int.from_bytes(revert[4:36]) != _WORD:
-        return ""
-    return revert[68 : 68 + int.from_bytes(revert[36:68])].decode(errors="replace")
+def _beside(word: int) -> Sequence[int]:
+    """Return the numbers before and after a word's."""
+    return (word + 1) & ALL, (word - 1) & ALL
+
+
+def _is_length(place: Place, moving: Iterable[Place]) -> bool:
+    """Return whether elements of an array whose length is at a place are among slots, as Solidity places them."""
+    account, length = place
+    first = int.from_bytes(keccak(length.to_bytes(32)))
+    return any(of == account and first <= slot < first + MOST_INDEX for of, slot in moving)
 
 
 def _certainty(part: Part, *, is_one: bool) -> Certainty:

@@ -1,72 +1,169 @@
-"""Trial words in the place of a slot's: how the answer of a call follows from the word.
+"""Trials of a slot's word: how the answer of a call follows from the word.
 
-Each byte of the first word is another one, and begins with the bits 01. The second word has all bits turned. So a part
-of the word shows its size and its place by the two answers.
+A trial keeps the slot's own word and turns some of its bits: first bits everywhere, then those of regions that get
+smaller where the answers aren't clear. So a flag, an enum, or a neighbour's bits spoil only trials of their own.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-ALL = (1 << 256) - 1
+from queries.storage_layout import ALL, Part
+
 FIRST = int.from_bytes(bytes(range(0x40, 0x60)))
+"""Each byte is another one, and begins with the bits 01. So a part shows its size and its place by two answers."""
 SECOND = FIRST ^ ALL
-OF_SWITCHES = (FIRST, SECOND, 0, int.from_bytes(bytes([1] * 32)))
+LOW_BITS = int.from_bytes(bytes([1] * 32))
+"""The lowest bit of each byte."""
+OF_SWITCHES = (FIRST, SECOND, 0, LOW_BITS)
 """Words for a slot that may switch between answers: with each bit set and not, and with small numbers in its bytes."""
+SIZES = (32, 8, 1)
+"""Sizes of regions in bits. In each, a trial turns all bits, and another the lowest of each byte."""
+# Regions whose answers aren't clear, and in which smaller ones are tried.
+_MOST_UNCLEAR = 4
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of a word that is the answer of a call."""
+@dataclass
+class WordTrials:
+    """The answers of a call over a slot's word with bits turned."""
 
-    offset: int = 0
-    """In bits, counted from the lowest."""
-    size: int = 256
-    """In bits."""
-    form: Literal["unsigned", "signed", "left", "bool"] = "unsigned"
-    """The form of the answer: padded by zeros, or by the sign, or on the right; or 1 unless the part is 0."""
+    word: int
+    base: int
+    """The answer over the word itself."""
+    answers: dict[int, int | None] = field(default_factory=dict)
+    """Each belongs to turned bits. None: the call fails."""
 
     @property
-    def is_whole(self) -> bool:
-        return self.size == 256
+    def is_quiet(self) -> bool:
+        return set(self.answers.values()) <= {self.base}
 
-    def of(self, word: int) -> int:
-        """Return the part of a word as a number."""
-        content = (word >> self.offset) & ((1 << self.size) - 1)
-        is_negative = self.form == "signed" and content >> (self.size - 1)
-        return content - (1 << self.size) if is_negative else content
+    @property
+    def only_fails(self) -> bool:
+        """Return whether the call fails if it doesn't answer the same."""
+        return set(self.answers.values()) <= {self.base, None}
 
-    def answer(self, word: int) -> int:
-        """Return the word that the call answers if the slot holds `word`."""
-        content = self.of(word)
-        if self.form == "left":
-            return content << (256 - self.size)
-        return bool(content) if self.form == "bool" else content & ALL
+    @property
+    def is_clear(self) -> bool:
+        """Return whether the answers show which part of the word is the answer."""
+        return (part := self.part) is not None and not self.is_switched(part)
+
+    @property
+    def others(self) -> list[int]:
+        """Return words that change the answer. Those with which the call fails come last."""
+        changing = [bits for bits, answer in self.answers.items() if answer != self.base]
+        return [self.word ^ bits for bits in sorted(changing, key=lambda bits: self.answers[bits] is None)]
+
+    @property
+    def may_hold(self) -> bool:
+        """Return whether the answer may be a part of the word."""
+        size = (self.base ^ ALL).bit_length() + 1 if self.base >> 255 else self.base.bit_length()
+        # Zeros on the right may be none of the word's.
+        zeros = max(0, _low(self.base))
+        mask = (1 << size) - 1 >> zeros
+        return any((self.word >> at) & mask == self.base >> zeros & mask for at in range(256))
+
+    def regions(self, size: int) -> Iterator[int]:
+        """Yield the bits to turn in regions of a size: one of `SIZES`."""
+        places = [*range(0, 256, size)]
+        if size != SIZES[0]:
+            above = SIZES[SIZES.index(size) - 1]
+            unclear = [at for at in range(0, 256, above) if self._is_unclear(at, above)][:_MOST_UNCLEAR]
+            places = [at for at in places if at - at % above in unclear]
+        for at in places:
+            bits = ((1 << size) - 1) << at
+            yield from (bits, bits & LOW_BITS) if size > 1 else (bits,)
+
+    def _is_unclear(self, at: int, size: int) -> bool:
+        bits = ((1 << size) - 1) << at
+        all_turned, lowest_turned = self.answers.get(bits, self.base), self.answers.get(bits & LOW_BITS, self.base)
+        if all_turned is None:
+            return True
+        turned = all_turned ^ self.base
+        return turned // (turned & -turned) != (1 << size) - 1 if turned else lowest_turned != self.base
+
+    @property
+    def part(self) -> Part | None:
+        """Return the part of the word that is the answer. None: no part is, or several may be."""
+        fitting: dict[Part, tuple[int, int]] = {}
+        for part in self._candidates():
+            if part not in fitting and part.answer(self.word) == self.base and (fit := self._fit(part)):
+                fitting[part] = fit
+        best = [part for part, fit in fitting.items() if fit == max(fitting.values())]
+        # Words with which an enum is out of range end with its byte.
+        best = [part for part in best if part.offset % 8 == 0 == (part.offset + part.size) % 8] or best
+        is_clear = len({part.offset for part in best}) == 1
+        return min(best, key=lambda part: (part.form != "unsigned", part.size)) if is_clear else None
+
+    def is_switched(self, part: Part) -> bool:
+        """Return whether bits outside of the part change the answer, too."""
+        return any(answer not in {None, part.answer(self.word ^ bits)} for bits, answer in self.answers.items())
+
+    def further(self, part: Part) -> Iterator[int]:
+        """Yield bits to turn that may show that a part isn't the answer always."""
+        mask, low, high = part.mask, 1 << part.offset, 1 << (part.offset + part.size - 1)
+        # Small numbers tell enums from booleans.
+        small = [number * low for number in range(4)] if part.size in range(2, 9) else []
+        words = [self.word & ~mask | inside for inside in (low, high, (self.word ^ low) & mask, *small)]
+        is_plain = None not in (self.answers.get(FIRST), self.answers.get(SECOND)) and not self.is_switched(part)
+        # A boolean is true over both patterns, whichever bits it has.
+        if not is_plain or part.form == "bool":
+            words += [self.word & ~mask | inside for inside in (FIRST & mask, SECOND & mask, 0)]
+            words += [FIRST & ~mask, SECOND & ~mask | low]
+        yield from (bits for bits in (self.word ^ word for word in words) if bits and bits not in self.answers)
+
+    def holds(self, part: Part) -> bool:
+        """Return whether no answer contradicts a part. Of an enum, most words may fail."""
+        inside = [(self.word ^ bits) & part.mask for bits in (FIRST, SECOND) if part.offset % 8 == 0]
+        is_shown = any(self.answers.get(bits) is not None for bits in (FIRST, SECOND, *inside))
+        return self.part == part and (part.size <= 8 or is_shown)
+
+    def shown(self, part: Part) -> int:
+        """Return another word, from which the call answers by the part: neither 0 nor as before, if there is one."""
+        shown = {bits: answer for bits, answer in self.answers.items() if answer == part.answer(self.word ^ bits)}
+        shown[0] = self.base
+        return self.word ^ min(shown, key=lambda bits: (not shown[bits], shown[bits] == self.base, bits != FIRST))
+
+    def _candidates(self) -> Iterator[Part]:
+        first, second = self.answers.get(FIRST), self.answers.get(SECOND)
+        if first is not None and second is not None and first != second:
+            # Each bit of the part turns one of the answer, unless its sign turns more.
+            size = (first ^ second).bit_count()
+            yield from (Part(offset, size) for offset in range(257 - size))
+            yield from (Part(offset, size, "left") for offset in range(257 - size) if size % 8 == 0 and size < 256)
+            if size == 256:
+                yield from (Part(8 * at, 8 * bytes_, "signed") for bytes_ in range(1, 32) for at in range(33 - bytes_))
+        edges = {0, 256, *(edge for bits in self.answers for edge in (_low(bits), bits.bit_length()))}
+        for bits, answer in self.answers.items():
+            if answer is None or answer == self.base:
+                continue
+            turned = answer ^ self.base
+            start, end = _low(bits) - _low(turned), bits.bit_length() + 256 - turned.bit_length()
+            for edge in edges:
+                if 0 <= start < edge:
+                    yield Part(start, edge - start)
+                    yield Part(start, edge - start, "signed")
+                if edge < end <= 256 and (end - edge) % 8 == 0:
+                    yield Part(edge, end - edge, "left")
+        if self.base in (0, 1):
+            yield from (Part(at, 8, "bool") for at in range(0, 256, 8))
+
+    def _fit(self, part: Part) -> tuple[int, int] | None:
+        """Return how well the answers fit a part, to be compared. None: they contradict it."""
+        explained = switched = 0
+        is_shown = False
+        for bits, answer in self.answers.items():
+            inside, expected = bits & part.mask, part.answer(self.word ^ bits)
+            if answer is None or (not inside and answer == self.base):
+                continue
+            if answer == expected:
+                explained += 1
+                is_shown |= answer != self.base
+            elif inside == bits:
+                return None
+            else:
+                switched += 1
+        return (explained, -switched) if is_shown else None
 
 
-def part_of(first: int, second: int) -> Part | None:
-    """Return the part that two answers are, with the first and the second trial word. None: neither is."""
-    turned = first ^ second
-    if not turned:
-        return None
-    if first == FIRST and turned == ALL:
-        return Part()
-    if turned == ALL:
-        # The sign fills the word: its run ends with the second bit of the part, which differs from the first.
-        size = max((value ^ (ALL if value >> 255 else 0)).bit_length() for value in (first, second)) + 1
-        return _at_one_place(first, second, size, "signed")
-    shift = (turned & -turned).bit_length() - 1
-    size = turned.bit_length() - shift
-    if turned >> shift != (1 << size) - 1:
-        return None
-    if not shift:
-        return _at_one_place(first, second, size, "unsigned")
-    is_left = shift + size == 256 and size % 8 == 0
-    return _at_one_place(first, second, size, "left") if is_left else None
-
-
-def _at_one_place(first: int, second: int, size: int, form: Literal["unsigned", "signed", "left"]) -> Part | None:
-    parts = [Part(offset, size, form) for offset in range(257 - size)]
-    fitting = [part for part in parts if (part.answer(FIRST), part.answer(SECOND)) == (first, second)]
-    at_bytes = [part for part in fitting if part.offset % 8 == 0]
-    candidates = at_bytes or fitting
-    return candidates[0] if len(candidates) == 1 else None
+def _low(bits: int) -> int:
+    """Return the place of the lowest bit that is set."""
+    return (bits & -bits).bit_length() - 1

@@ -36,7 +36,7 @@ from config.database.due_rows import Claim
 from proving.working import counters
 from proving.working.lanes import HeldLane, LaneLost
 from queries import clock, webhook_targets, webhooks
-from queries.models import DeliveryStatus, Webhook, WebhookDelivery
+from queries.models import DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
 from queries.webhook_targets import Address
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,9 @@ _LOOK_SECONDS = 0.2
 # First and longest pause between two attempts, in seconds. The random part separates the next attempts of deliveries
 # that failed at the same time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 3000
+# First pause of a delivery that a user requests. The receiver may be a stranger's, who then gets the same request at
+# most once in a minute.
+_FIRST_PAUSE_IF_REQUESTED = 80
 _SPREAD = 0.2
 _GONE = 410
 # Maximum attempts that are stored per delivery.
@@ -235,13 +238,16 @@ def _note(
 
     If `ends_as` is None, the delivery is repeated after a pause, unless it would be too late by then.
     """
-    spread = secrets.SystemRandom().uniform(1 - _SPREAD, 1 + _SPREAD)
-    pause: timedelta = spread * due_rows.backoff(delivery.failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
     is_delivered = ends_as == DeliveryStatus.DELIVERED
     # A user may have requested the delivery again meanwhile. Both lock the webhook, and only then change the delivery.
     statements.lock(Webhook.objects.filter(pk=webhook.pk))
     fresh = WebhookDelivery.objects.get(pk=delivery.pk)
     fresh.attempts = [*fresh.attempts, attempt][-_MAX_ATTEMPTS_KEPT:]
+    # Only a user makes the service send an event again whose failures are no longer counted.
+    is_requested = fresh.event == WebhookEvent.TEST or len(fresh.attempts) > delivery.failures + 1
+    first = _FIRST_PAUSE_IF_REQUESTED if is_requested else _FIRST_PAUSE
+    spread = secrets.SystemRandom().uniform(1 - _SPREAD, 1 + _SPREAD)
+    pause: timedelta = spread * due_rows.backoff(delivery.failures, first=first, longest=_LONGEST_PAUSE)
     if ends_as is None and clock.earliest() + pause > fresh.gives_up_at:
         ends_as = DeliveryStatus.FAILED
     if ends_as is None:

@@ -4,11 +4,11 @@ import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from django.db.models import Q
+from django.db.models import Case, Q, QuerySet, When
 from django.utils import timezone
 
 from chains.chains_file import Chain
@@ -17,7 +17,7 @@ from chains.nodes.chain_nodes import MAX_REST_SECONDS, Question
 from chains.nodes.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
 from chains.nodes.rpc import RpcClient, result
 from chains.tries.header import Header
-from proving.models import ChainHead, ChainWatch
+from proving.models import ChainHead, ChainWatch, Transaction
 from queries.waits import WaitReason, wait
 
 Answer = TypeVar("Answer")
@@ -28,6 +28,12 @@ _FINAL_DEPTH = 64
 LATELY = timedelta(minutes=5)
 # A head that is at least this late, or this far behind another one, is wrong: in blocks, and in seconds.
 _BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
+# Ages of the final block from which waits name it, and from which it is a notice, in seconds before the newest block.
+# Ethereum's is 13 to 20 minutes old. So is that of a rollup that publishes blocks all the time. Small rollups publish
+# every few hours: who waits learns why, and operators needn't act.
+_FINAL_DELAYS_SECONDS, _FINAL_STANDS_SECONDS = 3600, 6 * 3600
+# A newest block above which a chain's first block is not its newest final one. Some nodes always report it as that.
+_FIRST_MAY_BE_FINAL = 10_000
 # A newest block that is at least this far in the future is wrong, or the clock is: in blocks, and in seconds.
 _BLOCKS_IN_FUTURE, _SECONDS_IN_FUTURE = 20, 300
 # A poll comes this part of the block time after the expected block, so that it doesn't come just before the block.
@@ -168,6 +174,22 @@ def let_syncing_rest(rpc: RpcClient, hosts: Collection[str]) -> bool:
     return bool(resting)
 
 
+def head_of_all(rpc: RpcClient) -> Header:
+    """Return the lowest of the nodes' newest blocks, so that all nodes have it.
+
+    A node rests that lags more than a few blocks. If its newest block is young, it doesn't: the other nodes may have
+    invented all blocks above.
+    """
+    chain, told = rpc.chain, {host: head for host, head in rpc.answers_of_each(QUESTIONS[0]).items() if head}
+    current = {host: head for host, head in told.items() if not is_in_future(chain, head)} or told
+    least = max((head.number for head in current.values()), default=0) - _BLOCKS_BEHIND
+    for host, head in list(current.items()):
+        if head.number < least and (chain.test_network or is_late(chain, head)):
+            rpc.rest(host, f"{host} tells block {head.number} as the newest")
+            del current[host]
+    return min(current.values(), key=lambda head: head.number) if current else rpc.head()
+
+
 def of_current_nodes(
     chain: Chain, rpc: RpcClient, highest: int, asked: Sequence[Question[Answer]]
 ) -> dict[str, tuple[Header, list[Answer | ChainError]]]:
@@ -228,8 +250,18 @@ def is_late(chain: Chain, latest: Header) -> bool:
 
     Test networks are left out, because development chains make blocks on demand and with any time.
     """
-    most = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
-    return not chain.test_network and time.time() - latest.timestamp > most
+    return not chain.test_network and time.time() - latest.timestamp > _late_seconds(chain)
+
+
+def _late_seconds(chain: Chain) -> float:
+    return max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
+
+
+def why_not_final(finalized: Header, latest: Header) -> str:
+    """Return a sentence if the final block is a long chain's first one. Otherwise return an empty string."""
+    if finalized.number or latest.number <= _FIRST_MAY_BE_FINAL:
+        return ""
+    return f"Nodes report block 0 as final, and block {latest.number} as the newest one."
 
 
 def is_in_future(chain: Chain, latest: Header) -> bool:
@@ -247,6 +279,49 @@ def highest_lately(chain_id: int) -> int:
     """Return the highest head that any worker has seen in the last minutes. 0 if there is none."""
     lately = ChainHead.objects.filter(pk=chain_id, seen_at__gt=timezone.now() - LATELY)
     return lately.values_list("number", flat=True).first() or 0
+
+
+def standing(
+    chain: Chain, waiting: QuerySet[Transaction], *, is_mined: bool, at: datetime | None = None
+) -> WaitReason | None:
+    """Return why transactions aren't mined, or aren't final: the chain stands still, or its final block does.
+
+    `at` is the time when nodes last reported the newest block. By default it is that of the last observation.
+    """
+    head = ChainHead.objects.filter(pk=chain.id).first()
+    at = at or ChainWatch.objects.filter(pk=chain.id).values_list("seen_at", flat=True).first()
+    if head is None:
+        return None
+    # A development chain makes no block before a node has taken a transaction.
+    taken = waiting.filter(versions__broadcast_at__isnull=False)
+    late = at and at - timedelta(seconds=_late_seconds(chain))
+    if late and head.seen_at < late and taken.filter(spent_at__lt=late).exists():
+        final = None if head.final_timestamp is None else head.final
+        return wait("chain_stands", chain=chain.id, newest=head.number, final=final, since=head.seen_at.timestamp())
+    if is_mined and chain.confirmations == "finalized":
+        return _standing_finality(chain, head, _FINAL_DELAYS_SECONDS if head.final else 0)
+    return None
+
+
+def standing_finality(chain: Chain) -> WaitReason | None:
+    """Return a sentence if the chain's newest final block is so much older than its newest one that it is a notice."""
+    head = ChainHead.objects.filter(pk=chain.id).first()
+    # Some nodes always report the first block as final. Nothing waits for another one then.
+    is_expected = head and (head.final or chain.confirmations == "finalized")
+    return _standing_finality(chain, head, _FINAL_STANDS_SECONDS) if head and is_expected else None
+
+
+def _standing_finality(chain: Chain, head: ChainHead, least_seconds: int) -> WaitReason | None:
+    # After the first block of a young chain, none is final yet.
+    if head.final_timestamp is None or (head.final == 0 and head.number <= _FINAL_DEPTH):
+        return None
+    older: float = head.timestamp - head.final_timestamp
+    if chain.test_network:
+        # Blocks of a development chain may have any time.
+        older = min(older, (head.number - head.final) * chain.block_seconds)
+    if older < least_seconds:
+        return None
+    return wait("finality_stands", chain=chain.id, final=head.final, newest=head.number, older=int(older))
 
 
 def recent(chain: Chain, rpc: RpcClient, beside: Iterable[int] = ()) -> Heads:
@@ -276,12 +351,15 @@ def _store(chain: Chain, last: _LastReading, heads: Heads) -> None:
     latest, number, final = heads.latest, heads.latest.number, heads.final
     if last.noted == (number, final):
         return
-    values = {"number": number, "final": final, "seen_at": timezone.now()}
+    now, values = timezone.now(), dict[str, int | None](number=number, final=final)
     values |= {"gas_limit": latest.gas_limit or 0, "timestamp": min(latest.timestamp, _LATEST)}
+    values["final_timestamp"] = min(heads.finalized.timestamp, _LATEST) if heads.finalized else None
     # Another worker may have stored a higher head. A node that is behind must not lower it.
-    behind = Q(number__gt=number, seen_at__gt=timezone.now() - LATELY)
-    if not ChainHead.objects.filter(~behind, pk=chain.id).exclude(number=number, final=final).update(**values):
-        ChainHead.objects.get_or_create(pk=chain.id, defaults=values)
+    behind = Q(number__gt=number, seen_at__gt=now - LATELY)
+    seen_at = Case(When(number=number, then="seen_at"), default=now)
+    others = ChainHead.objects.filter(~behind, pk=chain.id).exclude(number=number, final=final)
+    if not others.update(seen_at=seen_at, **values):
+        ChainHead.objects.get_or_create(pk=chain.id, defaults={"seen_at": now, **values})
     last.noted = number, final
     if last.heads and last.heads.latest.is_amsterdams != latest.is_amsterdams:
         # The chain's prices may have changed. The watch measures them.

@@ -4,8 +4,7 @@ document.addEventListener("submit", renew, true);
 
 /** @param {Event} event */
 function renew(event) {
-  // Over https the name keeps other hosts of the same domain from setting it.
-  const name = location.protocol === "https:" ? "__Host-csrftoken" : "csrftoken";
+  const name = /** @type {HTMLMetaElement} */ (document.querySelector("meta[name=csrf-cookie]")).content;
   const token = document.cookie.match(`(?:^|; )${name}=([^;]+)`)?.[1];
   if (!token) return;
   for (const field of document.querySelectorAll("input[name=csrfmiddlewaretoken]")) field.value = token;

@@ -33,12 +33,14 @@ function whyNot(xhr) {
   switch (xhr.status) {
     case 0:
       return "The browser can't reach this service. Check your connection, then try again.";
-    case 403: // The page's token is that of an earlier session.
-      return "This page has been open for too long. Reload it, then try again.";
     case 404: // The chain was reorganised.
       return "The batch is no longer DONE. Reload the page.";
     default:
-      return `This service answered with error ${xhr.status}. Try again in a moment.`;
+      try {
+        return JSON.parse(xhr.responseText).error;
+      } catch {
+        return `This service answered with error ${xhr.status}. Try again in a moment.`;
+      }
   }
 }
 
@@ -61,7 +63,7 @@ function follow(bar) {
   // A refresh keeps details that the reader has opened, and content that a script has changed. They have an id, because
   // a node without one is found by its place, which another node may have in the new page.
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) =>
-    !(name === "open" && element instanceof HTMLDetailsElement);
+    !(name === "open" && element instanceof HTMLDetailsElement) && name !== "style";
   Idiomorph.defaults.callbacks.beforeNodeMorphed = (element) =>
     !(element instanceof HTMLElement && "keep" in element.dataset);
   Idiomorph.defaults.ignoreActiveValue = true;
@@ -81,7 +83,7 @@ function follow(bar) {
   }
 
   function stop() {
-    bar.hidden = true;
+    bar.classList.add("gone");
     lost.hidden = true;
     clearInterval(clock);
   }
@@ -117,13 +119,31 @@ function follow(bar) {
     schedule();
   });
 
+  // Notes come and go, and texts get shorter. What is below them stays where it is.
+  const above = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".summary, .strip > div"));
+  document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (detail.target === batch()) for (const part of above()) part.style.minHeight = `${part.offsetHeight}px`;
+  });
+  const giveBack = () => above().forEach((part) => (part.style.minHeight = ""));
+  let width = innerWidth;
+  window.addEventListener("resize", () => {
+    // A phone's address bar changes the height while somebody reads.
+    if (innerWidth !== width) giveBack();
+    width = innerWidth;
+  });
+
   document.addEventListener("htmx:afterSettle", () => {
     const now = batch().dataset.announcement;
     if (now !== said) announcement.textContent = said = now ?? "";
     schedule();
   });
 
-  document.addEventListener("visibilitychange", () => (document.hidden ? schedule() : refresh()));
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      giveBack();
+      schedule();
+    } else refresh();
+  });
   button.addEventListener("click", () => {
     paused = !paused;
     button.textContent = paused ? "Resume updates" : "Pause updates";
@@ -134,7 +154,8 @@ function follow(bar) {
   const isOpen = () => "open" in batch().dataset;
 
   function showNotify() {
-    notify.hidden = !isOpen() || !("Notification" in window) || Notification.permission === "denied";
+    if (isOpen()) notify.hidden = "Notification" in window && Notification.permission === "denied";
+    notify.classList.toggle("gone", !isOpen());
     notify.setAttribute("aria-pressed", String(notifies));
     notify.textContent = notifies ? "You will be notified" : "Notify me when it is done";
   }
@@ -159,7 +180,6 @@ function follow(bar) {
   showNotify();
 
   const clock = setInterval(showAge, 250);
-  bar.hidden = false;
   // Before all scripts are loaded, htmx hears no refresh, and none would follow.
   if (document.readyState === "complete") schedule();
   else document.addEventListener("DOMContentLoaded", schedule, { once: true });

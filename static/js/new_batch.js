@@ -73,6 +73,10 @@ document.addEventListener("change", ({ target }) => {
   if (/-kind$/.test(target.name)) chooseBlock(target);
 });
 
+document.addEventListener("click", ({ target }) => {
+  if (target instanceof HTMLElement && target.id === "choose-file") document.getElementById("id_file")?.click();
+});
+
 /** Chooses a transaction's own block with events, and the latest with all else, unless a block was chosen. @param {HTMLInputElement} kind */
 function chooseBlock(kind) {
   const row = kind.closest(".ask");

@@ -31,8 +31,6 @@ export async function reveal(path, form) {
   switch (answer.status) {
     case 401:
       throw new Failure("You are no longer signed in. Reload the page.");
-    case 403: // The form's token is that of an earlier session.
-      throw new Failure("This page has been open for too long. Reload it, then try again.");
     case 404:
       throw new Failure("This key has expired or was revoked. Reload the page.");
     default:

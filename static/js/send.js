@@ -50,7 +50,6 @@ function takeOver(found) {
     else navigator.locks.request(note.key, { ifAvailable: true }, (lock) =>
       lock ? run() : end(["Another page of this browser is already sending these transactions. Go on there."], { failed: true }));
   });
-  area.hidden = false;
 }
 
 /** Shows the number of transactions on the button. If it is unknown, a click on the button shows why. */

@@ -197,9 +197,6 @@ export async function post(path, form, body, signal) {
   }
   const content = await answer.json().catch(() => null);
   if (answer.ok && content) return content;
-  if (content?.code === "csrf_failed") {
-    throw new Failure("This page has been open for too long. Reload it, then try again.", content.code);
-  }
   throw new Failure(
     content?.error ?? `This service answered with error ${answer.status}. Try again in a moment.`, content?.code,
   );

@@ -245,6 +245,7 @@ _CHAIN = "Development chain (31337)"
 _SLOT_NOT_PROVEN = (
     f"0x{keccak(text='SlotNotProven(address,uint256,bytes32)')[:4].hex()}{int(ALICE, 16):064x}{3:064x}{7:064x}"
 )
+_NOPE = f"0x{keccak(text='Error(string)')[:4].hex()}{32:064x}{4:064x}{b'nope'.hex():0<64}"
 
 PICTURES = (
     Picture("Batch: RECEIVED", of(states.received)),
@@ -324,6 +325,7 @@ PICTURES = (
         who=ALICE,
         then=_see_two_requests,
     ),
+    Picture("Why a read reverts: another's error", at(f"/facts/why?revert={_NOPE}"), who=ALICE),
     Picture("Why a read reverts: wrong", at("/facts/why?revert=0x12&account=0x12&block=x"), who=ALICE, status=400),
     Picture("Sign in", at("/sign-in")),
     Picture("Sign in, beside a demo", _beside_a_demo),

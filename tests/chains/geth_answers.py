@@ -10,7 +10,7 @@ from typing import Any
 Refusal = tuple[int, str] | tuple[int, str, str]
 """A JSON-RPC error: the code, the words, and the data if there are any."""
 
-_NO_FUNDS = "insufficient funds for gas * price + value"
+NO_FUNDS = "insufficient funds for gas * price + value"
 
 
 def no_method(method: str) -> Refusal:
@@ -30,7 +30,7 @@ REFUSED_SENDS: dict[str, str] = {
     "nonce too low": "nonce too low: next nonce 1, tx nonce 0",
     "fee too low": "transaction gas price below minimum: gas tip cap 0, minimum needed 1",
     "fee too high": "tx fee (1.60 ether) exceeds the configured cap (1.00 ether)",
-    "insufficient funds": f"{_NO_FUNDS}: balance 0, tx cost 210000000000001, overshot 210000000000001",
+    "insufficient funds": f"{NO_FUNDS}: balance 0, tx cost 210000000000001, overshot 210000000000001",
     "gas too low": "intrinsic gas too low: gas 20000, minimum needed 21000",
     "gas too low for the data": "insufficient gas for floor data gas cost: gas 38500, minimum needed 61000",
     "gas too high": "transaction gas limit too high (cap: 16777216, tx: 16777217)",
@@ -40,7 +40,7 @@ REFUSED_SENDS: dict[str, str] = {
 # The service sends none of these but the first.
 RARELY_REFUSED_SENDS: dict[str, str] = {
     "insufficient funds behind others": (
-        f"{_NO_FUNDS}: balance 1000000000000000000, queued cost 600000000000000001, tx cost 600000000000000001, "
+        f"{NO_FUNDS}: balance 1000000000000000000, queued cost 600000000000000001, tx cost 600000000000000001, "
         "overshot 200000000000000002"
     ),
     "priority fee too high": "max priority fee per gas higher than max fee per gas",
@@ -82,6 +82,9 @@ REFUSALS: Mapping[str, Refusal] = {
     "too many parameters": (-32602, "too many arguments, want at most 2"),
 }
 
+
+# geth 1.16.9 and op-geth: they make no access list for a caller that can't pay.
+NO_LIST: Refusal = (-32000, f"failed to apply transaction: 0x00 err: {NO_FUNDS}: address 0x00 have 0 want 1")
 
 # The answer to eth_syncing without a block or a peer
 SYNCS: Mapping[str, str] = {

@@ -109,6 +109,19 @@ contract ReadsOfEveryKind {
         return reader.requireLogByProof(place, emitter, topic, proof);
     }
 
+    function slotsOfOthers(uint256 slot, address holder) external pure returns (bytes32, bytes32, bytes32, bytes32) {
+        return (
+            ProvenFacts.mappingSlot(slot, holder),
+            ProvenFacts.vyperMappingSlot(slot, holder),
+            ProvenFacts.vyperMappingSlot(slot, bytes32(uint256(uint160(holder)))),
+            ProvenFacts.soladySlot(0x87a211a2, holder)
+        );
+    }
+
+    function parts(bytes32 word, uint256 offset, uint256 size) external pure returns (uint256, int256) {
+        return (ProvenFacts.part(word, offset, size), ProvenFacts.signedPart(word, offset, size));
+    }
+
     function slots(address holder) external pure returns (bytes32, bytes32, bytes32) {
         return (
             ProvenFacts.mappingSlot(0, holder),

@@ -33,6 +33,7 @@ class Machines:
     def __init__(self, running: ExitStack, folder: "pytest.TempPathFactory", broker: Redis | RabbitMQ) -> None:
         self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=0.5))
         self.chain.mine(200)
+        self.chain.rpc("anvil_setBalance", SIGNER_ADDRESS, hex(10**22))
         self.postgres = running.enter_context(Postgres())
         self.broker = broker
         running.enter_context(broker)

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,8 +19,10 @@ def demo(module: str, folder: Path) -> list[str]:
     return [sys.executable, "-m", module, "--state", str(folder), *ports, "--done-seconds", "300"]
 
 
-def run(command: list[str], seconds: float = 900) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=seconds, check=False)
+def run(
+    command: list[str], seconds: float = 900, env: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, timeout=seconds, check=False)
 
 
 @contextmanager

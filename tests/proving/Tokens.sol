@@ -232,6 +232,25 @@ contract Flagged {
     function balanceOf(address account) external view returns (uint256) { return words[account] & ((1 << 255) - 1); }
 }
 
+/// Amounts that are no part on the right of a word, or look like an address or a boolean.
+contract Odd {
+    struct Packed { uint160 votes; uint96 other; }
+
+    mapping(address => uint256) private cleared;
+    mapping(address => uint256) private shifted;
+    mapping(address => Packed) private packed;
+    mapping(address => uint8) private flags;
+
+    function fill(address account) external {
+        cleared[account] = 0x123456; shifted[account] = 0x7890; packed[account] = Packed(8, 9); flags[account] = 2;
+    }
+
+    function balanceOf(address account) external view returns (uint256) { return cleared[account] & ~uint256(0xff); }
+    function sharesOf(address account) external view returns (uint256) { return shifted[account] << 8; }
+    function votes(address account) external view returns (uint256) { return packed[account].votes; }
+    function stakeOf(address account) external view returns (uint256) { return flags[account] != 0 ? 1 : 0; }
+}
+
 contract Hidden {
     mapping(bytes32 => uint256) private balances;
 
@@ -241,6 +260,9 @@ contract Hidden {
         return balances[keccak256(abi.encode(account, "salt"))];
     }
 
+    function half(address account) external view returns (uint128) {
+        return uint128(balances[keccak256(abi.encode(account, "salt"))]);
+    }
     function constantOf(address) external pure returns (uint256) { return 1001; }
     function failing(address) external pure returns (uint256) { revert("no"); }
     function two(address account) external view returns (uint256, uint256) {
@@ -312,4 +334,266 @@ contract Many {
         return deep[account][inner][at];
     }
     function endOf(uint256 at) external view returns (uint256) { return structs[at].end; }
+}
+
+/// As MiniMe's tokens: the block of a checkpoint is in its word.
+contract Checkpoints {
+    struct Checkpoint { uint128 fromBlock; uint128 value; }
+
+    mapping(address => Checkpoint[]) private balances;
+
+    function fill(address account) external { push(account, 500); push(account, 1001); }
+    function push(address account, uint128 value) public {
+        balances[account].push(Checkpoint(uint128(block.number), value));
+    }
+
+    function balanceOf(address account) external view returns (uint256) { return balanceOfAt(account, block.number); }
+
+    function balanceOfAt(address account, uint256 at) public view returns (uint256) {
+        Checkpoint[] storage all = balances[account];
+        if (all.length == 0) return 0;
+        if (at >= all[all.length - 1].fromBlock) return all[all.length - 1].value;
+        if (at < all[0].fromBlock) return 0;
+        (uint256 low, uint256 high) = (0, all.length - 1);
+        while (high > low) {
+            uint256 middle = (high + low + 1) / 2;
+            if (all[middle].fromBlock <= at) low = middle;
+            else high = middle - 1;
+        }
+        return all[low].value;
+    }
+}
+
+/// As COMP and UNI, with variables above slot 255: the number of checkpoints isn't the length of an array.
+contract CountedVotes {
+    struct Checkpoint { uint32 fromBlock; uint96 votes; }
+
+    uint256[300] private gap;
+    mapping(address => mapping(uint32 => Checkpoint)) private checkpoints;
+    mapping(address => uint32) private counts;
+
+    function fill(address account) external { push(account, 500); push(account, 1001); }
+    function push(address account, uint96 votes) public {
+        checkpoints[account][counts[account]++] = Checkpoint(uint32(block.number), votes);
+    }
+
+    function getCurrentVotes(address account) external view returns (uint96) {
+        uint32 count = counts[account];
+        return count > 0 ? checkpoints[account][count - 1].votes : 0;
+    }
+
+    function getPriorVotes(address account, uint256 number) external view returns (uint96) {
+        uint32 count = counts[account];
+        if (count == 0) return 0;
+        if (checkpoints[account][count - 1].fromBlock <= number) return checkpoints[account][count - 1].votes;
+        if (checkpoints[account][0].fromBlock > number) return 0;
+        (uint32 low, uint32 high) = (0, count - 1);
+        while (high > low) {
+            uint32 middle = high - (high - low) / 2;
+            Checkpoint memory found = checkpoints[account][middle];
+            if (found.fromBlock == number) return found.votes;
+            if (found.fromBlock < number) low = middle;
+            else high = middle - 1;
+        }
+        return checkpoints[account][low].votes;
+    }
+}
+
+/// As the feeds of prices: a round, packed between others, has the answer. A proxy leads to the feed of a phase.
+contract Feed {
+    struct State { uint32 epoch; uint8 threshold; uint32 round; bool isOpen; }
+    struct Round { int192 answer; uint64 time; }
+
+    uint256[300] private gap;
+    State private state;
+    mapping(uint32 => Round) private rounds;
+
+    function fill(address) external {
+        state = State(7, 2, 5, true); rounds[5] = Round(-123456, 99); rounds[4] = Round(55, 98);
+    }
+
+    function latestAnswer() external view returns (int256) { return rounds[state.round].answer; }
+}
+
+contract FeedProxy {
+    struct Phase { uint16 id; address feed; }
+
+    address private access;
+    Phase private phase;
+    mapping(uint16 => address) private feeds;
+
+    constructor(address feed) { phase = Phase(3, feed); feeds[3] = feed; }
+
+    function fill(address) external {}
+    function latestAnswer() external view returns (int256) {
+        require(access == address(0) || FeedProxy(access).latestAnswer() != 0);
+        return Feed(phase.feed).latestAnswer();
+    }
+    function ofPhase() external view returns (int256) { return Feed(feeds[phase.id]).latestAnswer(); }
+}
+
+/// As veCRV: the balance follows from the last point, and from the time.
+contract Escrow {
+    struct Point { int128 bias; int128 slope; uint256 time; }
+
+    mapping(address => uint256) private epochs;
+    mapping(address => Point[1000]) private history;
+
+    function fill(address account) external {
+        epochs[account] = 2;
+        history[account][1] = Point(5e17, 900, block.timestamp - 1000);
+        history[account][2] = Point(1e18, 1000, block.timestamp - 100);
+    }
+
+    function balanceOf(address account) external view returns (uint256) {
+        uint256 epoch = epochs[account];
+        if (epoch == 0) return 0;
+        Point memory last = history[account][epoch];
+        last.bias -= last.slope * int128(int256(block.timestamp - last.time));
+        return last.bias < 0 ? 0 : uint128(last.bias);
+    }
+}
+
+/// Runs the code that `_code` names.
+abstract contract Forwarder {
+    function _code() internal view virtual returns (address);
+
+    fallback() external payable {
+        address code = _code();
+        assembly {
+            calldatacopy(0, 0, calldatasize())
+            let done := delegatecall(gas(), code, 0, calldatasize(), 0, 0)
+            returndatacopy(0, 0, returndatasize())
+            if iszero(done) { revert(0, returndatasize()) }
+            return(0, returndatasize())
+        }
+    }
+}
+
+/// As diamonds (EIP-2535): the code of each function, beside a number.
+contract Diamond is Forwarder {
+    struct Facet { address code; uint96 place; }
+    struct Facets { mapping(bytes4 => Facet) facets; }
+
+    constructor(address code) {
+        _facets()[BehindNamespace.fill.selector] = Facet(code, 1);
+        _facets()[BehindNamespace.balanceOf.selector] = Facet(code, 2);
+    }
+
+    function _code() internal view override returns (address code) {
+        code = _facets()[msg.sig].code;
+        require(code != address(0), "no such function");
+    }
+
+    function _facets() private view returns (mapping(bytes4 => Facet) storage) {
+        Facets storage all;
+        bytes32 slot = keccak256("diamond.standard.diamond.storage");
+        assembly { all.slot := slot }
+        return all.facets;
+    }
+}
+
+contract BehindNamespace {
+    struct Balances { mapping(address => uint256) balances; }
+
+    function fill(address account) external { _all().balances[account] = 1001; }
+    function balanceOf(address account) external view returns (uint256) { return _all().balances[account]; }
+
+    function _all() private pure returns (Balances storage all) {
+        bytes32 slot = keccak256("own.storage");
+        assembly { all.slot := slot }
+    }
+}
+
+/// The code's address is in a word with others: in the lowest bits, and in the highest.
+contract LowPackedProxy is Forwarder {
+    address private code;
+    bool private isOpen = true;
+    uint64 private version = 9;
+
+    constructor(address to) { code = to; }
+
+    function _code() internal view override returns (address) { require(isOpen, "closed"); return code; }
+}
+
+contract HighPackedProxy is Forwarder {
+    bytes32 private code;
+
+    constructor(address to) { code = bytes32(bytes20(to)) | bytes32(uint256(5)); }
+
+    function _code() internal view override returns (address) { return address(bytes20(code)); }
+}
+
+/// As Aragon's: another contract has the code's address.
+contract Kernel {
+    mapping(bytes32 => address) public apps;
+
+    constructor(address code) { apps["app"] = code; }
+
+    function fill(address) external {}
+}
+
+contract AppProxy is Forwarder {
+    constructor(address kernel) { assembly { sstore(0x4172f0f7d2289153072b0a6ca36959e0cbe2efc3afe50fc81636caa96338137b, kernel) } }
+
+    function _code() internal view override returns (address) {
+        Kernel kernel;
+        assembly { kernel := sload(0x4172f0f7d2289153072b0a6ca36959e0cbe2efc3afe50fc81636caa96338137b) }
+        return kernel.apps("app");
+    }
+}
+
+/// The answer changes with bits beside the code's address.
+contract FrozenProxy is Forwarder {
+    address private code;
+    bool private isFrozen;
+
+    constructor(address to) { code = to; }
+
+    function _code() internal view override returns (address) {
+        if (isFrozen) assembly { mstore(0, 0) return(0, 32) }
+        return code;
+    }
+}
+
+/// Parts of any width: bits, enums, and addresses beside flags.
+contract Parts {
+    enum Status { None, Active, Withdrawn }
+    struct Validator { uint64 index; uint64 amount; uint64 time; Status status; }
+
+    mapping(uint256 => uint256) private claims;
+    mapping(bytes32 => Validator) private validators;
+    mapping(address => Status) public status;
+    mapping(uint256 => uint256) private owners;
+    mapping(address => uint256) private states;
+    address private admin;
+    bool private isPaused;
+    bool private isOpen = true;
+    uint8 private kind = 3;
+
+    function fill(address account) external {
+        claims[1] = 1 << 44; status[account] = Status.Active; admin = account;
+        validators[bytes32(uint256(5))] = Validator(9, 32e9, 3, Status.Active);
+        owners[3] = uint160(account) | 1_700_000_000 << 160; states[account] = 1 << 255 | 1001;
+    }
+
+    function isClaimed(uint256 at) external view returns (bool) { return claims[at / 256] >> at % 256 & 1 == 1; }
+    function statusOf(bytes32 key) external view returns (Status) { return validators[key].status; }
+    function amountOf(bytes32 key) external view returns (uint64) {
+        Validator memory found = validators[key];
+        return found.amount;
+    }
+    function ownerOf(uint256 token) external view returns (address) {
+        uint256 packed = owners[token];
+        require(packed != 0 && packed & 1 << 224 == 0, "none");
+        return address(uint160(packed));
+    }
+    function balanceOf(address account) external view returns (uint256) { return states[account] & (1 << 255) - 1; }
+    function isBlacklisted(address account) external view returns (bool) { return states[account] >> 255 == 1; }
+    function adminIfOpen() external view returns (address) {
+        require(!isPaused && isOpen && kind < 5, "closed");
+        return admin;
+    }
+    function kindOf() external view returns (uint8) { require(kind < 5, "kind"); return kind; }
+    function adminOrNone() external view returns (address) { return isPaused ? address(0) : admin; }
 }

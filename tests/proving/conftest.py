@@ -58,6 +58,12 @@ def in_a_hurry(monkeypatch) -> None:
 
 
 @pytest.fixture
+def in_haste(monkeypatch) -> None:
+    """Let commands wait two seconds for their transactions."""
+    monkeypatch.setattr("proving.sending.transaction_monitor.WAIT_SECONDS", 2)
+
+
+@pytest.fixture
 def separate_transactions(monkeypatch) -> None:
     """Let no transactions of a turn be joined into one."""
     monkeypatch.setattr("proving.sending.orders.SHARED_GAS", 0)

@@ -21,6 +21,53 @@ _REMAPPED = (
 _SETTINGS = {"optimizer": {"enabled": True, "runs": 200}, "evmVersion": "cancun"}
 
 
+# Contracts that are created without arguments.
+_ALONE = [
+    "OldToken",
+    "OldVotesToken",
+    "OldNft",
+    "OldUpgradeableToken",
+    "Token",
+    "VotesToken",
+    "Roles",
+    "UpgradeableToken",
+    "UpgradeableNft",
+    "SolmateToken",
+    "SoladyToken",
+    "BehindSlotZero",
+    "Registered",
+    "Rebasing",
+    "Sum",
+    "Switched",
+    "Flagged",
+    "Odd",
+    "Hidden",
+    "Many",
+    "Checkpoints",
+    "CountedVotes",
+    "Feed",
+    "Escrow",
+    "BehindNamespace",
+    "Parts",
+]
+# Names, contracts, and the contract whose address is the only argument.
+_WITH_ADDRESS = (
+    ("Vault", "Vault", "SolmateToken"),
+    ("old behind proxy", "OldProxy", "OldUpgradeableToken"),
+    ("behind proxy", "NewProxy", "UpgradeableToken"),
+    ("NFT behind proxy", "NewProxy", "UpgradeableNft"),
+    ("Beacon", "Beacon", "UpgradeableToken"),
+    ("behind beacon", "NewBeaconProxy", "Beacon"),
+    ("behind older beacon", "OlderBeaconProxy", "Beacon"),
+    ("behind slot 0", "SlotZeroProxy", "BehindSlotZero"),
+    ("FeedProxy", "FeedProxy", "Feed"),
+    ("Diamond", "Diamond", "BehindNamespace"),
+    ("Kernel", "Kernel", "BehindNamespace"),
+    ("AppProxy", "AppProxy", "Kernel"),
+    *((name, name, "BehindNamespace") for name in ("LowPackedProxy", "HighPackedProxy", "FrozenProxy")),
+)
+
+
 @dataclass
 class Deployed:
     """Contracts by their names, and the slots of their variables."""
@@ -42,23 +89,13 @@ def deploy(chain: DevChain) -> Deployed:
         arguments = "".join(f"{addresses[each][2:].lower():0>64}" for each in addresses_of)
         addresses[name] = create(chain, compiled[code or name]["evm"]["bytecode"]["object"] + arguments)
 
-    for name in ("OldToken", "OldVotesToken", "OldNft", "OldUpgradeableToken", "Token", "VotesToken", "Roles"):
+    for name in _ALONE:
         add(name)
-    for name in ("UpgradeableToken", "UpgradeableNft", "SolmateToken", "SoladyToken", "BehindSlotZero"):
-        add(name)
-    for name in ("Registered", "Rebasing", "Sum", "Switched", "Flagged", "Hidden", "Many"):
-        add(name)
-    add("Vault", "Vault", "SolmateToken")
-    add("old behind proxy", "OldProxy", "OldUpgradeableToken")
-    add("behind proxy", "NewProxy", "UpgradeableToken")
-    add("NFT behind proxy", "NewProxy", "UpgradeableNft")
-    add("Beacon", "Beacon", "UpgradeableToken")
-    add("behind beacon", "NewBeaconProxy", "Beacon")
-    add("behind older beacon", "OlderBeaconProxy", "Beacon")
-    add("behind slot 0", "SlotZeroProxy", "BehindSlotZero")
+    for name, code, argument in _WITH_ADDRESS:
+        add(name, code, argument)
     for version in VYPER_VERSIONS:
         addresses[f"Vyper {version}"] = create(chain, (FOLDER / "vyper" / f"Token-{version}.hex").read_text().strip())
-    implementations = {"UpgradeableNft", "Beacon", "BehindSlotZero"}
+    implementations = {"UpgradeableNft", "Beacon", "BehindSlotZero", "BehindNamespace"}
     for name, address in addresses.items():
         if name not in implementations:
             send(chain, address, "fill(address)", ALICE)

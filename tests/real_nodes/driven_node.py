@@ -14,6 +14,7 @@ from eth_account import Account
 from devnet.devchain import ACCOUNTS
 from devnet.execution_client import ExecutionClient
 from devnet.json_rpc import EngineApi, fork_at
+from tests.real_nodes.facts import Node
 
 # Number of blocks from the head to the newest final block.
 _FINAL_BEHIND = 6
@@ -23,6 +24,8 @@ class DrivenNode(ExecutionClient):
     """A client whose blocks a test makes. `final_behind` is None while no block is final."""
 
     final_behind: int | None = _FINAL_BEHIND
+    clock_is_slow = False
+    """If so, blocks have times one second apart, before now."""
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -31,6 +34,8 @@ class DrivenNode(ExecutionClient):
         self._chain: list[tuple[str, int]] = [(head["hash"], int(head["timestamp"], 16))]
         """Hashes and times of the blocks up to the head."""
         self.genesis_time = self._chain[0][1]
+        self._making = threading.RLock()
+        """Locked while blocks are made, because `mining` makes them in another thread."""
         self._added: list[tuple[dict[str, Any], str, str]] = []
         """The payloads of the blocks from the first on, with beacon roots and forks."""
         return self
@@ -43,13 +48,14 @@ class DrivenNode(ExecutionClient):
         `at` is the time of the first block. By default it is now. `slot` is the slot number of blocks of Amsterdam. By
         default it is the number of seconds since the first block.
         """
-        for _ in range(blocks):
-            self._mine(withdrawals, at, slot)
-            at = 0
+        with self._making:
+            for _ in range(blocks):
+                self._mine(withdrawals, at, slot)
+                at = 0
 
     def _mine(self, withdrawals: Sequence[Mapping[str, str]], at: int, slot: int | None) -> None:
         parent_hash, parent_time = self._chain[-1]
-        timestamp = at or max(parent_time + 1, int(time.time()))
+        timestamp = at or max(parent_time + 1, 0 if self.clock_is_slow else int(time.time()))
         fork = fork_at(self.genesis["config"], timestamp)
         beacon_root = "0x" + hashlib.sha256(parent_hash.encode()).hexdigest()
         attributes: dict[str, Any] = {
@@ -85,21 +91,6 @@ class DrivenNode(ExecutionClient):
                 is_over.set()
             made.result()
 
-    def give(self, address: str, wei: int) -> None:
-        """Send money of the first development account, as a faucet does. It comes with the next block."""
-        giver, key = ACCOUNTS[0]
-        fields = {
-            "chainId": self.chain_id,
-            "nonce": int(self.rpc("eth_getTransactionCount", giver, "pending"), 16),
-            "to": address,
-            "value": wei,
-            # Since Amsterdam, a new account takes 204,600.
-            "gas": 250_000,
-            "maxFeePerGas": 10**11,
-            "maxPriorityFeePerGas": 10**9,
-        }
-        self.rpc("eth_sendRawTransaction", Account.sign_transaction(fields, key).raw_transaction.to_0x_hex())
-
     def follow(self, other: "DrivenNode") -> None:
         """Add the blocks that another client of the chain has built, each of which becomes the head."""
         self.add(other._added[len(self._chain) - 1 :])
@@ -120,8 +111,9 @@ class DrivenNode(ExecutionClient):
 
     def drop(self, blocks: int) -> None:
         """Reorganise the chain: replace the newest `blocks` by one block more."""
-        del self._chain[len(self._chain) - blocks :]
-        self.mine(blocks + 1)
+        with self._making:
+            del self._chain[len(self._chain) - blocks :]
+            self.mine(blocks + 1)
 
     def forget_lost_blocks(self) -> None:
         """Go on from the client's head, which a kill may have set back."""
@@ -132,3 +124,19 @@ class DrivenNode(ExecutionClient):
         if self.final_behind is None:
             return "0x" + "00" * 32
         return self._chain[max(0, len(self._chain) - 1 - self.final_behind)][0]
+
+
+def give(node: Node, address: str, wei: int) -> None:
+    """Send money of the first development account, as a faucet does. It comes with the next block."""
+    giver, key = ACCOUNTS[0]
+    fields = {
+        "chainId": node.chain_id,
+        "nonce": int(node.rpc("eth_getTransactionCount", giver, "pending"), 16),
+        "to": address,
+        "value": wei,
+        # Since Amsterdam, a new account takes 204,600.
+        "gas": 250_000,
+        "maxFeePerGas": 10**11,
+        "maxPriorityFeePerGas": 10**9,
+    }
+    node.rpc("eth_sendRawTransaction", Account.sign_transaction(fields, key).raw_transaction.to_0x_hex())

@@ -6,7 +6,7 @@ Both layers of the chain fork together: geth gets Amsterdam's rules when the bea
 import json
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from config.configured_chains import forget_chains
 from devnet.consensus_client import SLOTS_PER_EPOCH, ConsensusClient
 from devnet.devchain import DevChain
+from devnet.execution_client import ExecutionClient
 from devnet.geth import Geth
 from proving.models import FactsRegistry
 from tests import service
@@ -30,12 +31,12 @@ _AFTER, STEP, _LASTS = 2, 2, 600
 
 
 class L1:
-    """The two clients of the chain, with the `kinds` of its slots (see `devnet.beacon_chain`)."""
+    """The two clients of the chain. `kinds` has the kinds of its slots (see `devnet.beacon_chain`)."""
 
     chain_id = CHAIN_ID
 
-    def __init__(self, node: Geth, consensus: ConsensusClient, kinds: str) -> None:
-        self.node, self.consensus, self._kinds = node, consensus, kinds
+    def __init__(self, node: Geth, consensus: ConsensusClient, gloas: int, kinds: str) -> None:
+        self.node, self.consensus, self.gloas, self._kinds = node, consensus, gloas, kinds
 
     def mine(self) -> None:
         """Make the next slot."""
@@ -81,15 +82,24 @@ class L1:
 
 
 @contextmanager
-def running(since_gloas: str, *, gloas: int = GLOAS, spare: int = SLOTS_PER_EPOCH) -> Iterator[L1]:
+def running(
+    since_gloas: str,
+    *,
+    gloas: int = GLOAS,
+    spare: int = SLOTS_PER_EPOCH,
+    prepare: Callable[[Geth], object] = lambda _: None,
+) -> Iterator[L1]:
     """Yield the chain, which has no block yet. `gloas` is the fork's first slot, which begins an epoch.
 
-    `since_gloas` has the kinds of the slots from there on. Now is `spare` slots after these.
+    `since_gloas` has the kinds of the slots from there on. Now is `spare` slots after these. `prepare` may change the
+    genesis.
     """
     kinds = "F" * gloas + since_gloas
     genesis_time = int(time.time()) - (len(kinds) + spare) * SLOT_SECONDS
     amsterdam_time = genesis_time + gloas * SLOT_SECONDS
-    with Geth(CHAIN_ID, genesis_time=genesis_time, amsterdam_time=amsterdam_time) as node:
+    node = Geth(CHAIN_ID, genesis_time=genesis_time, amsterdam_time=amsterdam_time)
+    prepare(node)
+    with node:
         consensus = ConsensusClient(
             node,
             genesis_time=genesis_time,
@@ -99,7 +109,7 @@ def running(since_gloas: str, *, gloas: int = GLOAS, spare: int = SLOTS_PER_EPOC
             slots=dict(enumerate(kinds)),
         )
         with consensus:
-            yield L1(node, consensus, kinds)
+            yield L1(node, consensus, gloas, kinds)
 
 
 class Rollup4788(BeaconRoots):
@@ -121,9 +131,9 @@ class Rollup4788(BeaconRoots):
                 self.tell(moment, root)
 
 
-def connect(settings: Any, folder: Path, rollup: DevChain, l1: L1) -> FactsRegistry:
+def connect(settings: Any, folder: Path, rollup: DevChain | ExecutionClient, l1: L1) -> FactsRegistry:
     """Configure the service on the rollup for facts of L1, and deploy the registry."""
-    path = service.chains_toml(folder, rollup.url)
+    path = service.chains_toml(folder, rollup.url, chain_id=rollup.chain_id)
     table = f"""
 test_network = true
 block_seconds = {SLOT_SECONDS}
@@ -136,10 +146,11 @@ bellatrix = 0
 capella = 0
 deneb = 0
 electra = 0
-gloas = {GLOAS}
+gloas = {l1.gloas}
 """
     trust = 'block_hash_source = "beacon-roots"'
-    path.write_text(path.read_text() + service.source_tables(CHAIN_ID, "L1", l1.node.url, trust, chain=table))
+    of_l1 = service.source_tables(CHAIN_ID, "L1", l1.node.url, trust, chain=table, destination=rollup.chain_id)
+    path.write_text(path.read_text() + of_l1)
     settings.CHAINS_FILE = path
     forget_chains()
     return deploy(rollup.chain_id, CHAIN_ID)

@@ -77,11 +77,13 @@ def serving(
     node: str = NO_NODE,
     command: Sequence[str] = (),
     options: Sequence[str] = (),
+    static: str = "",
     **environment: str,
 ) -> Iterator[WebServer]:
     """Start the server, and wait until it is ready. `BASE_URL` is http://127.0.0.1 without the port.
 
-    A `command` other than gunicorn contains {port}. `options` are additional ones of gunicorn.
+    A `command` other than gunicorn contains {port}. `options` are additional ones of gunicorn. `static` is another
+    folder of collected files than the fresh installation's.
     """
     with ExitStack() as running:
         environment = {"BASE_URL": "http://127.0.0.1"} | environment
@@ -91,7 +93,7 @@ def serving(
         if app == "config.wsgi":
             fresh = fresh_installation(folder)
             fresh.copy_database(installation.folder)
-            (installation.folder / "static").symlink_to(fresh.static)
+            (installation.folder / "static").symlink_to(static or fresh.static)
         port = free_port()
         arguments = ("--config", "config/gunicorn.py", "--bind", f"{host}:{port}", "--threads", str(threads), *options)
         gunicorn = (sys.executable, "-m", "gunicorn", *arguments, app)

@@ -202,13 +202,21 @@ def _ended(here: DevChain, settings: Any, alice: ApiKey, bob: ApiKey, wallet: Ap
         here.mine()
         service.work()
     # One fails for each cause.
-    for fail in (partial(mine_dear, more_gas=250_000), mine_broken, mine_without_block):
+    for fail in (partial(mine_dear, more_gas=250_000), mine_broken, _mine_without_block_after_reorg):
         here.mine()
         batch = service.submit(alice, service.request(service.CHARLIE, block=here.head() - 1))
         service.work()
         fail(here)
         service.work_until_done(batch, here)
     here.rpc("evm_setAutomine", True)
+
+
+def _mine_without_block_after_reorg(here: DevChain) -> None:
+    here.mine()
+    service.work()
+    here.rpc("anvil_reorg", 1, [])
+    service.work(3)
+    mine_without_block(here)
 
 
 def _days_pass(days: int) -> None:

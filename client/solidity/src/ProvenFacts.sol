@@ -120,12 +120,38 @@ library ProvenFacts {
         return keccak256(abi.encode(key, slot));
     }
 
+    /// @notice Where Vyper's `HashMap[address, …]`, declared at `slot`, keeps the value of `key`. Vyper hashes the key last.
+    function vyperMappingSlot(uint256 slot, address key) internal pure returns (bytes32) {
+        return keccak256(abi.encode(slot, key));
+    }
+
+    /// @notice Where Vyper's `HashMap[uint256, …]`, or one of `bytes32`, declared at `slot`, keeps the value of `key`.
+    function vyperMappingSlot(uint256 slot, bytes32 key) internal pure returns (bytes32) {
+        return keccak256(abi.encode(slot, key));
+    }
+
+    /// @notice Where a library of Solady keeps the value of `key` by its `seed`: 0x87a211a2 for balances of its `ERC20`.
+    function soladySlot(uint96 seed, address key) internal pure returns (bytes32) {
+        return keccak256(abi.encodePacked(key, seed));
+    }
+
     /// @notice Where a dynamic array, declared at `slot`, keeps an element that takes `slotsEach` slots.
     function arraySlot(uint256 slot, uint256 index, uint256 slotsEach) internal pure returns (bytes32) {
         // The layout's own arithmetic wraps around.
         unchecked {
             return bytes32(uint256(keccak256(abi.encode(slot))) + index * slotsEach);
         }
+    }
+
+    /// @notice The number in `size` bits of a slot's word, from the bit `offset` on, counted from the lowest. Values share a
+    /// word: a balance may have a flag above it.
+    function part(bytes32 word, uint256 offset, uint256 size) internal pure returns (uint256) {
+        return uint256(word) << (256 - offset - size) >> (256 - size);
+    }
+
+    /// @notice As `part`, of a number with a sign.
+    function signedPart(bytes32 word, uint256 offset, uint256 size) internal pure returns (int256) {
+        return int256(uint256(word) << (256 - offset - size)) >> (256 - size);
     }
 
     // --- Blocks --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ requires. `source` is the API's own JSON.
 
 import builtins
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any, Self
@@ -21,6 +22,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from batch_query_client.amounts import is_amount
 from batch_query_client.plain_text import plain
 from batch_query_client.questions import NUMBERS
 
@@ -52,6 +54,9 @@ Data = Annotated[bytes, BeforeValidator(_data)]
 Word = Annotated[Data, Field(min_length=32, max_length=32)]
 # Words that may come from a node or another user, so unprintable characters are removed. Null becomes an empty text.
 Text = Annotated[str, BeforeValidator(_text)]
+
+
+_BITS_OF_WORD = 256
 
 
 class AnswerModel(BaseModel):
@@ -138,6 +143,42 @@ class ShownTransaction(AnswerModel):
     """It is the word of the service and its nodes, unless a HASH is proven. Empty: they don't tell it."""
 
 
+class SlotPart(AnswerModel):
+    """A part of a word, in bits."""
+
+    offset: Number
+    """From the lowest bit."""
+    size: Number
+    form: Text
+    """How the call answers it: unsigned, signed, left (padded on the right) or bool."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it is the whole word, without a sign."""
+        return self.size == _BITS_OF_WORD and self.form == "unsigned"
+
+    def of(self, word: bytes, *, is_amount: bool = False) -> int:
+        """Return the part of a word as a number. Bytes are the number that they are, unless it `is_amount`."""
+        number = int.from_bytes(word) >> self.offset & ((1 << self.size) - 1)
+        match self.form:
+            case "bool":
+                return int(number != 0)
+            case "left" if is_amount:
+                return number << (_BITS_OF_WORD - self.size)
+            case "signed" if number >> (self.size - 1):
+                return number - (1 << self.size)
+        return number
+
+    @classmethod
+    def stated(cls, name: Mapping[str, Any] | None) -> "SlotPart | None":
+        """Return the part of the word that a slot's name states. None: it states none, or none that is known."""
+        match (name or {}).get("part"):
+            case {"offset": int(offset), "size": int(size), "form": "unsigned" | "signed" | "left" | "bool" as form}:
+                if 0 <= offset < offset + size <= _BITS_OF_WORD:
+                    return cls(offset=offset, size=size, form=form)
+        return None
+
+
 class ShownLog(AnswerModel):
     """A log of a receipt."""
 
@@ -191,11 +232,13 @@ class Fact(_QueryFact):
     def value(self) -> int:
         """Return the word as a number, such as a balance in wei or a time in seconds.
 
-        Raises `ValueError` if the fact isn't proven.
+        If the slot's name states a part of the word, it is the number of this part. Raises `ValueError` if the fact
+        isn't proven.
         """
         if self.word is None:
             raise ValueError(f"{self.name} is not proven yet.")
-        return int.from_bytes(self.word)
+        part = SlotPart.stated(self.slot_name)
+        return part.of(self.word, is_amount=is_amount(self.slot_name)) if part else int.from_bytes(self.word)
 
     @builtins.property
     def is_number(self) -> bool:
@@ -477,16 +520,6 @@ class ReadProofs(AnswerModel):
     proofs: tuple[ReadProof, ...]
 
 
-class SlotPart(AnswerModel):
-    """A part of a word, in bits."""
-
-    offset: Number
-    """From the lowest bit."""
-    size: Number
-    form: Text
-    """How the call answers it: unsigned, signed, left (padded on the right) or bool."""
-
-
 class SlotOfCall(AnswerModel):
     """A slot that a view call reads."""
 
@@ -503,7 +536,7 @@ class SlotOfCall(AnswerModel):
     value: Text
     """The part as a number, decimal, which may be negative. Empty: the word isn't the answer."""
     only_at_this_block: bool
-    """True if it is an array's last element, and another slot once the array grows."""
+    """True if slots of `depends_on` choose it, such as an array's last element: later it may be another slot."""
 
     @property
     def is_answer(self) -> bool:
@@ -512,7 +545,7 @@ class SlotOfCall(AnswerModel):
 
 
 class DependingSlot(AnswerModel):
-    """A slot of a proxy, or of an array's length, that leads to another slot."""
+    """A slot of a proxy, of an array's length, or of another word that leads to a slot."""
 
     account: Text
     slot: Text
@@ -524,6 +557,8 @@ class DependingSlot(AnswerModel):
 class SlotHints(AnswerModel):
     decimals: Number | None = None
     """The contract's `decimals()`. Nothing proves it."""
+    nft: Text | None = None
+    """The standard of NFTs that the contract says it follows, such as ERC-721. Nothing proves it."""
 
 
 class FoundSlots(AnswerModel):
@@ -533,6 +568,8 @@ class FoundSlots(AnswerModel):
     block_number: Number
     block_hash: Text
     found_by: Text
+    confirmed_by: tuple[Text, ...] = ()
+    """The hosts of the nodes that confirm the slots. One: only this node says so. Empty: the service is older."""
     slots: Annotated[tuple[SlotOfCall, ...], Field(min_length=1)]
     depends_on: tuple[DependingSlot, ...] = ()
     hints: SlotHints = SlotHints()

@@ -4,7 +4,7 @@ import json
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -51,14 +51,20 @@ Model = TypeVar("Model", bound=BaseModel)
 class Patience:
     """The limits of retries. Pauses double, are randomised (full jitter), and respect `Retry-After`."""
 
-    seconds: float = 60
-    """Seconds for retries after the first failure. 0: no retries."""
+    seconds: float = 75
+    """Seconds for retries after the first failure. 0: no retries. The service's limits last up to a minute."""
     first_pause: float = 0.5
     longest_pause: float = 15
     answer_seconds: float = 30
     """Limit of one exchange, from the look-up of the name to the answer's last byte."""
     chance: Callable[[], float] = random.random
     """A random number from 0 to 1, by which a pause is multiplied."""
+    advised_seconds: float = 0
+    """Seconds for retries, if longer, while the answers say when to ask again (`Retry-After`)."""
+
+    def at_most(self, seconds: float) -> "Patience":
+        """Return this patience with retries for at most so many seconds."""
+        return replace(self, seconds=min(self.seconds, seconds), advised_seconds=min(self.advised_seconds, seconds))
 
     def pause(self, attempt: int) -> float:
         """Return the pause after an attempt, in seconds. Attempts are counted from 0."""
@@ -85,7 +91,8 @@ def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> 
         seconds = (advised or 0) + patience.pause(attempt)
         at = yield Now()
         first_failure = min(first_failure, at)
-        if not may_pass or at - first_failure + seconds > patience.seconds:
+        limit = patience.seconds if advised is None else max(patience.seconds, patience.advised_seconds)
+        if not may_pass or at - first_failure + seconds > limit:
             if answer:
                 return answer
             raise Unavailable(f"{host(request.url)} {failure}.")
@@ -107,6 +114,11 @@ def host(url: str) -> str:
         return "The address"
 
 
+def sender(answer: HttpAnswer, url: str) -> str:
+    """Return who sent the answer, for messages: the URL's host, and the proxy."""
+    return f"{host(url)} {answer.through}".rstrip()
+
+
 # --- Answers of the service -------------------------------------------------------------------------------------------
 
 
@@ -118,14 +130,16 @@ def require(answer: HttpAnswer, url: str) -> HttpAnswer:
     code = plain(error.get("code") or "")
     sentence = plain(error.get("error") or "")
     if answer.status in _NOT_DONE | _UNKNOWN or answer.status >= 500:
-        sentence = sentence or f"{host(url)} can't answer now (HTTP status {answer.status})."
+        sentence = sentence or f"{sender(answer, url)} can't answer now (HTTP status {answer.status})."
         raise Unavailable(sentence, code=code, retry_after=retry_after(answer))
     if 300 <= answer.status < 400:
-        raise UnexpectedAnswer(f"{host(url)} redirects to another address. Give the service's own address.")
+        raise UnexpectedAnswer(f"{sender(answer, url)} redirects to another address. Give the service's own address.")
     if not sentence and answer.status == HTTPStatus.NOT_FOUND:
-        raise UnexpectedAnswer(f"{host(url)} has nothing at {urlsplit(url).path}. Is this a Batch Query Service?")
+        raise UnexpectedAnswer(
+            f"{sender(answer, url)} has nothing at {urlsplit(url).path}. Is this a Batch Query Service?"
+        )
     kind = _REFUSALS.get(answer.status, ServiceRefused)
-    sentence = sentence or f"{host(url)} refused the request (HTTP status {answer.status})."
+    sentence = sentence or f"{sender(answer, url)} refused the request (HTTP status {answer.status})."
     raise kind(sentence, status=answer.status, code=code, faults=_faults(error.get("details")))
 
 
@@ -140,7 +154,7 @@ def read(model: type[Model], answer: HttpAnswer, url: str) -> Model:
     except RecursionError:
         where = ""
     raise UnexpectedAnswer(
-        f"{host(url)} didn't answer like a Batch Query Service{': ' if where else ''}{plain(where)}."
+        f"{sender(answer, url)} didn't answer like a Batch Query Service{': ' if where else ''}{plain(where)}."
     )
 
 

@@ -7,12 +7,14 @@ single read, so a server that sends its answer slowly could hold it up for ever.
 import asyncio
 import inspect
 import logging
+import os
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
+from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Concatenate, Generic, ParamSpec, Self, overload
 
@@ -31,20 +33,26 @@ from batch_query_client.effects import (
     Tell,
     Unreachable,
 )
+from batch_query_client.environment_transport import MOST_PORT, EnvironmentProxy, EnvironmentTransport, proxy_for
+from batch_query_client.errors import Unavailable
+from batch_query_client.plain_text import plain
 
 _CONNECT_SECONDS = 10
+# OpenSSL's codes for a certificate whose issuer isn't trusted.
+_UNTRUSTED = {18, 19, 20, 21}
 
 _is_ours: ContextVar[bool] = ContextVar("_is_ours", default=False)
 
 
 class _WithoutOurs(logging.Filter):
-    """A filter that drops httpx's log lines about our requests, because their URLs may hold keys of nodes."""
+    """A filter that drops log lines about our requests: with URLs that hold keys, cookies, and passwords of proxies."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not _is_ours.get()
 
 
-logging.getLogger("httpx").addFilter(_WithoutOurs())
+for logger in ("httpx", "httpcore.http11", "httpcore.socks"):
+    logging.getLogger(logger).addFilter(_WithoutOurs())
 
 
 def run(steps: Steps[Result]) -> Result:
@@ -174,15 +182,29 @@ def http_client() -> httpx.AsyncClient:
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
         follow_redirects=False,
+        transport=EnvironmentTransport(),
     )
 
 
+def _url(text: str) -> httpx.URL:
+    url = httpx.URL(text)
+    # httpx would raise an `ExceptionGroup` when it connects.
+    if (url.port or 0) > MOST_PORT:
+        raise httpx.InvalidURL("the port is too high")
+    return url
+
+
 async def exchange(http: httpx.AsyncClient, request: Request) -> HttpAnswer:
-    """Send the request and return its answer. Raises `Unreachable`."""
+    """Send the request and return its answer. Raises `Unreachable`, and `Unavailable` if a retry can't help."""
     ours = _is_ours.set(True)
+    by: EnvironmentProxy | None = None
+    failed: Unreachable | Unavailable
     try:
+        by = proxy_for(_url(request.url))
         async with asyncio.timeout(request.seconds):
-            return await _exchange(http, request)
+            return await _exchange(http, request, by)
+    except httpx.ProxyError as error:
+        failed = _refused_by_proxy(by, str(error))
     except TimeoutError:
         failed = Unreachable(f"did not answer within {request.seconds:g} seconds", was_sent=True)
     except httpx.ConnectTimeout:
@@ -195,14 +217,28 @@ async def exchange(http: httpx.AsyncClient, request: Request) -> HttpAnswer:
         failed = Unreachable("has an address that is no URL", was_sent=False)
     finally:
         _is_ours.reset(ours)
+    if by and isinstance(failed, Unreachable):
+        failed = Unreachable(f"through {by.name} {failed}", was_sent=failed.was_sent)
     # Raised outside of `except`, so that no chained exception shows the URL.
     raise failed
 
 
-async def _exchange(http: httpx.AsyncClient, request: Request) -> HttpAnswer:
+def _refused_by_proxy(by: EnvironmentProxy | None, answer: str) -> Unreachable | Unavailable:
+    """Return the error for a proxy's answer, which begins with its HTTP status, or is of SOCKS."""
+    if by and answer.startswith("4"):
+        return Unavailable(f"{by.name[:1].upper()}{by.name[1:]} refuses the request ({plain(answer)}).")
+    return Unreachable(f"can't be reached ({plain(answer).rstrip('.')})", was_sent=False)
+
+
+async def _exchange(http: httpx.AsyncClient, request: Request, by: EnvironmentProxy | None) -> HttpAnswer:
     # Compressed content would need a second size limit.
     headers = [("accept-encoding", "identity"), *request.headers]
-    async with http.stream(request.method, request.url, headers=headers, content=request.body or None) as response:
+    async with http.stream(
+        request.method, request.url, headers=headers, content=request.body or None, extensions={"proxy": by}
+    ) as response:
+        if by and response.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            # Requests without TLS have the proxy's refusal as their answer.
+            raise httpx.ProxyError(f"{response.status_code} {response.reason_phrase}")
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise Unreachable("answered in an encoding that was not requested", was_sent=True)
         content = bytearray()
@@ -211,7 +247,7 @@ async def _exchange(http: httpx.AsyncClient, request: Request) -> HttpAnswer:
             if len(content) > request.max_bytes:
                 raise Unreachable(f"sent more than {request.max_bytes} bytes", was_sent=True)
         fields = tuple((name.lower(), value) for name, value in response.headers.multi_items())
-        return HttpAnswer(response.status_code, fields, bytes(content))
+        return HttpAnswer(response.status_code, fields, bytes(content), f"through {by.name}" if by else "")
 
 
 def _why_failed(error: BaseException, otherwise: str) -> str:
@@ -220,7 +256,11 @@ def _why_failed(error: BaseException, otherwise: str) -> str:
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             # "Hostname mismatch" goes on with the name.
-            return f"has no valid TLS certificate ({cause.verify_message.partition(',')[0].lower()})"
+            why = cause.verify_message.partition(",")[0].lower()
+            variable = next(filter(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")), "")
+            if variable and cause.verify_code in _UNTRUSTED:
+                why += f"; trusted are the certificates of {variable}"
+            return f"has no valid TLS certificate ({why})"
         if isinstance(cause, ssl.SSLError) and cause.reason:
             return f"speaks no TLS, or no version that this machine knows ({cause.reason.replace('_', ' ').lower()})"
         if isinstance(cause, ConnectionResetError) and isinstance(error, httpx.ConnectError):

@@ -45,6 +45,8 @@ class HttpAnswer:
     headers: Sequence[tuple[str, str]]
     """Names in lower case."""
     content: bytes
+    through: str = ""
+    """The proxy that sent the answer, for messages. Empty: none."""
 
     def header(self, name: str) -> str:
         """Return the first header with this name (in lower case), or an empty string."""

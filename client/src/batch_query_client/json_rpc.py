@@ -86,16 +86,16 @@ class Node:
         request = Request("POST", self._url, headers, body, max_bytes=_MAX_BYTES, seconds=seconds)
         # A request may be sent twice, because a signed transaction can take effect only once.
         answer = yield from ask(request, self._patience)
-        replies = _json(answer.content)
+        replies, name = _json(answer.content), f"{self.name} {answer.through}".rstrip()
         if len(bodies) == 1:
             replies = [replies]
         if not isinstance(replies, list) or not all(isinstance(reply, dict) for reply in replies):
-            raise UnexpectedAnswer(f"{self.name} did not answer JSON-RPC (HTTP status {answer.status}).")
+            raise UnexpectedAnswer(f"{name} did not answer JSON-RPC (HTTP status {answer.status}).")
         by_id = {reply["id"]: reply for reply in replies if isinstance(reply.get("id"), int)}
         if len(bodies) == 1 and "error" in replies[0]:
             return replies  # a node that can't read the request doesn't know its id
         if set(by_id) != set(range(1, len(bodies) + 1)):
-            raise UnexpectedAnswer(f"{self.name} did not answer all of {len(bodies)} calls.")
+            raise UnexpectedAnswer(f"{name} did not answer all of {len(bodies)} calls.")
         return [by_id[number] for number in range(1, len(bodies) + 1)]
 
     def _result(self, reply: Any) -> Any:

@@ -165,7 +165,7 @@ def wait(
     remaining = math.inf if timeout is None else timeout
     shown = b""
     while True:
-        limited = replace(access, patience=replace(access.patience, seconds=min(access.patience.seconds, remaining)))
+        limited = replace(access, patience=access.patience.at_most(remaining))
         at = yield Now()
         if progress is not None:
             shown = yield from _show(limited, internal_id, shown, progress)

@@ -51,8 +51,8 @@ class _Session:
         return (yield from self._send(self.access.request(path, max_bytes=MEGABYTE, headers=self._cookie())))
 
     def post(self, model: type[Model], path: str, body: Any) -> Steps[Model]:
-        # Since version 0.3 the cookie's name has a prefix over https.
-        token = self.cookies.get("__Host-csrftoken") or self.cookies.get("csrftoken", "")
+        # The prefix of the cookie's name depends on the service's address and version.
+        token = next((value for name, value in self.cookies.items() if name.endswith("csrftoken")), "")
         headers = [("x-csrftoken", token), ("referer", f"{self.access.url}/sign-in")]
         request = self.access.post(path, json.dumps(body).encode(), *headers, *self._cookie())
         return read(model, (yield from self._send(request, is_repeatable=False)), request.url)

@@ -7,13 +7,18 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import connection
 
-from config.database import statements
+from config.database import one_connection, statements
 from config.database.sqlite import sqlite_file
 
 
 class Command(migrate.Command):
     # Only the operator's settings are checked. Other checks load pages and the API, and need SQLite's file.
     requires_system_checks = ["settings"]
+
+    def execute(self, *arguments: Any, **options: Any) -> Any:
+        if connection.vendor == "postgresql":
+            one_connection.connect()
+        return super().execute(*arguments, **options)
 
     def handle(self, *arguments: Any, **options: Any) -> None:
         if connection.vendor == "sqlite" and not (file := sqlite_file()).exists():

@@ -92,3 +92,10 @@ def test_a_setting_that_is_gone_is_told_in_one_sentence(monkeypatch):
     assert told() == []
     monkeypatch.setenv("SENTRY_DSN_FILE", "/run/dsn")
     assert told() == ["SENTRY_DSN is no longer a setting: errors are in the log."]
+
+
+@pytest.mark.parametrize(("is_hidden", "told"), [(False, []), (True, ["accounts.W008"])])
+def test_a_proxy_that_hides_its_clients_is_told_before_deployment(settings, is_hidden, told):
+    settings.IS_CLIENT_HIDDEN = is_hidden
+    messages = run_checks(include_deployment_checks=True)
+    assert [message.id for message in messages if message.id == "accounts.W008"] == told

@@ -68,7 +68,9 @@ def test_a_name_is_trimmed_to_one_form(alice, name, stored):
     assert keys.issue(alice, name).name == stored
 
 
-@pytest.mark.parametrize("name", [" \t\n", "x" * 61, "a\x00b", "a\u202eb", "\ud800", "a\u200bb", "my bqs_0123456789"])
+@pytest.mark.parametrize(
+    "name", [" \t\n", "x" * 61, "a\x00b", "a\u202eb", "\ud800", "a\u200bb", "my bqs_0123456789", "Z" + "\u0301" * 5]
+)
 def test_a_malformed_key_name_is_refused(alice, name):
     assert refused(keys.issue, alice, name) == "malformed_name"
 

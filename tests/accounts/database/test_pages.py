@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings as project_settings
 from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
@@ -16,6 +17,7 @@ from tests.accounts.wallets import ALICE, BOB, sign
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
+HTMX = {"HTTP_HX_REQUEST": "true"}
 JSON = {"Accept": "application/json"}
 
 
@@ -61,7 +63,7 @@ def test_the_keys_page_is_a_table_whose_parts_have_anchors_and_whose_code_can_be
 def test_a_program_signs_in_and_takes_its_key():
     client = Client(enforce_csrf_checks=True)
     client.get("/sign-in")
-    token = {"X-CSRFToken": client.cookies["csrftoken"].value}
+    token = {"X-CSRFToken": client.cookies[project_settings.CSRF_COOKIE_NAME].value}
     response = post_json(client, "/sign-in/message", {"address": ALICE.address, "chainId": 31337}, headers=token)
     message = response.json()["message"]
     signed = {"message": message, "signature": sign(message, ALICE)}
@@ -78,10 +80,41 @@ def test_a_program_signs_in_and_takes_its_key():
             | {"prefix": key.prefix, "lastFour": key.last_four}
         ],
     }
-    token = {"X-CSRFToken": client.cookies["csrftoken"].value}
+    token = {"X-CSRFToken": client.cookies[project_settings.CSRF_COOKIE_NAME].value}
     response = client.post(f"/dashboard/keys/{key.pk}/reveal", headers=JSON | token)
     assert keys.authenticate(response.json()["apiKey"]) == key
     assert "no-store" in response.headers["Cache-Control"]
+
+
+ANOTHER = {"x-csrftoken": "t" * 32}
+
+
+@pytest.mark.parametrize(
+    ("secure", "has_cookie", "headers", "code"),
+    [
+        (False, True, ANOTHER, "csrf_failed"),
+        (False, True, {}, "csrf_failed"),
+        (False, False, {}, "csrf_failed"),
+        (False, False, ANOTHER, "cookie_missing"),
+        (True, False, ANOTHER | {"origin": "https://testserver"}, "cookie_missing"),
+        (True, False, ANOTHER | {"referer": "https://testserver/sign-in"}, "cookie_missing"),
+        (True, True, ANOTHER, "origin_hidden"),
+        (True, False, ANOTHER, "origin_hidden"),
+        (False, True, ANOTHER | {"origin": "null"}, "origin_hidden"),
+        (True, True, ANOTHER | {"origin": "null", "referer": "https://testserver/"}, "origin_hidden"),
+        (False, True, ANOTHER | {"origin": "https://testserver"}, "other_origin"),
+        (True, True, ANOTHER | {"referer": "https://other.example/"}, "other_origin"),
+        (True, True, ANOTHER | {"referer": "https://[other.example/"}, "other_origin"),
+    ],
+)
+@pytest.mark.parametrize("asks", [{"content_type": "application/json"}, {"HTTP_ACCEPT": "application/json"}, HTMX])
+def test_a_page_hears_why_its_request_was_refused(secure, has_cookie, headers, code, asks):
+    client = Client(enforce_csrf_checks=True)
+    if has_cookie:
+        client.get("/sign-in")
+    for path in ("/sign-in/verify", "/dashboard/keys/1/reveal"):
+        refused = client.post(path, secure=secure, headers=headers, **asks)
+        assert (refused.status_code, refused.json()["code"]) == (403, code)
 
 
 @pytest.mark.parametrize("path", ["/sign-in/message", "/sign-in/verify"])
@@ -152,7 +185,7 @@ def test_the_session_is_a_new_one_after_sign_in():
 def test_a_person_signs_in_with_forms_alone():
     client = Client(enforce_csrf_checks=True)
     page = client.get("/sign-in?next=/dashboard%3Fa=1")
-    form = {"csrfmiddlewaretoken": client.cookies["csrftoken"].value, "next": "/dashboard?a=1"}
+    form = {"csrfmiddlewaretoken": client.cookies[project_settings.CSRF_COOKIE_NAME].value, "next": "/dashboard?a=1"}
     assert 'value="/dashboard?a=1"' in page.text
 
     page = client.post("/sign-in/message", form | {"address": ALICE.address, "chainId": "31337"})
@@ -200,6 +233,24 @@ def test_only_paths_of_this_service_come_next(requested, location):
     assert client.get("/sign-in", {"next": requested}).headers["Location"] == location
 
 
+def test_cookies_of_other_programs_end_no_session_and_are_kept(alice_client):
+    (key,) = alice_client.get("/keys", headers=JSON).json()["keys"]
+    own = "; ".join(f"{name}={morsel.value}" for name, morsel in alice_client.cookies.items())
+    for foreign in (
+        "sessionid=x; csrftoken=y; messages=z",
+        f"a={'x' * 20_000}",
+        'a="\\000',
+        "=; ;a",
+        "__Host-sessionid=x",
+    ):
+        shown = Client().get("/keys", headers={"cookie": f"{foreign}; {own}"})
+        assert (shown.status_code, [*shown.cookies]) == (200, [project_settings.CSRF_COOKIE_NAME])
+    # The next page reports the change, without a cookie of Django's name.
+    done = Client().post(f"/dashboard/keys/{key['id']}/revoke", headers={"cookie": f"messages=z; {own}"})
+    assert (done.status_code, [*done.cookies]) == (302, [project_settings.SESSION_COOKIE_NAME])
+    assert "The key default was revoked." in Client().get("/keys", headers={"cookie": own}).text
+
+
 def test_sign_out_takes_a_post_and_ends_the_session(alice_client):
     assert alice_client.get("/sign-out").status_code == 405
     assert alice_client.get("/dashboard").status_code == 200
@@ -231,7 +282,7 @@ def test_a_visitor_of_a_demo_signs_in_without_a_wallet(demo_chains, more):
     client = Client(enforce_csrf_checks=True, **LOCAL | more)
     page = client.get("/sign-in", {"next": "/new-batch"}).text
     assert f'action="{DEVELOPMENT}"' in page
-    token = {"csrfmiddlewaretoken": client.cookies["csrftoken"].value}
+    token = {"csrfmiddlewaretoken": client.cookies[project_settings.CSRF_COOKIE_NAME].value}
     response = client.post(DEVELOPMENT, {"next": "/new-batch"} | token)
     assert (response.status_code, response.headers["Location"]) == (302, "/new-batch")
     assert User.objects.get().address == ALICE.address == ACCOUNTS[0][0]

@@ -162,6 +162,16 @@ def test_a_malformed_request_is_refused_with_its_faulty_field(attester_process, 
     assert answer.json()["error"].startswith(f"The request is malformed: {fault}")
 
 
+@pytest.mark.parametrize("charset", ["idna", "rot13", "punycode", "undefined", "zip", "utf-16", "nonsense", "x" * 900])
+def test_no_charset_of_a_request_changes_the_answer(attester_process, charset):
+    kinds = (f"x; charset={charset}", f'x; Charset="{charset}"', f"x; charset*={charset}''y", f"x; a*={charset}''%ff")
+    for kind in kinds:
+        url, fields = f"{attester_process.url}/nothing?x=%ff", {"Content-Type": kind, "Accept": kind}
+        assert requests.get(url, headers=fields, timeout=60).status_code == 404
+        answer = post(attester_process, process.question(5), **fields)
+        assert answer.status_code == 200, answer.text
+
+
 def test_a_large_body_is_refused(attester_process):
     answer = post(attester_process, VALID | {"padding": "x" * 10_000})
     assert answer.status_code == 413

@@ -18,10 +18,22 @@ from config import configured_chains as configured
 from devnet.devchain import DevChain
 from explorer.batch import fragment
 from proving.registries.registry_setup import deploy
-from queries.models import Batch, WebhookDelivery
+from queries.models import Batch, StepKind, WebhookDelivery
 from tests.browser.hand import come_back, leave
+from tests.browser.states import done_with_one_answer
 from tests.browser.wallet import Wallet
-from tests.explorer.batches import a_batch, accept, beat, finish, path, reject
+from tests.explorer.batches import (
+    a_batch,
+    accept,
+    beat,
+    complete,
+    fetch_proofs,
+    finish,
+    many_accounts,
+    path,
+    reject,
+    settle,
+)
 from tests.explorer.made_tries import prove
 from tests.inside.working import a_worker
 from tests.service import a_key, chains_toml, request, submit
@@ -148,6 +160,65 @@ def test_whoever_is_signed_out_meanwhile_signs_in_and_is_back_on_the_page(
     page.reload()
     expect(page).to_have_url(re.compile(rf"{path(batch)}$"))
     expect(page.get_by_role("heading", name="Webhook")).to_be_visible()
+
+
+@pytest.mark.long
+def test_a_reading_and_a_key_that_are_refused_name_the_cause(page: Page, alice: User, settings: Any):
+    refuses_cookies = "If this keeps happening, your browser may refuse cookies."
+    page.goto(path(done_with_one_answer()))
+    page.context.clear_cookies(name=settings.CSRF_COOKIE_NAME)
+    page.get_by_role("button", name="Read it from the chain now").first.click()
+    expect(page.get_by_text(refuses_cookies)).to_be_visible()
+    page.goto("/keys")
+    page.context.clear_cookies(name=settings.CSRF_COOKIE_NAME)
+    page.get_by_role("button", name="Show").first.click()
+    expect(page.get_by_text(refuses_cookies)).to_be_visible()
+
+
+# Chromium's score of each shift that doesn't follow an input. https://web.dev/articles/cls
+SHIFTS = """
+window.shifts = [];
+new PerformanceObserver((list) => window.shifts.push(...list.getEntries().filter((entry) => !entry.hadRecentInput)))
+  .observe({ type: "layout-shift", buffered: true });
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("queries", "sender", "width"), [(1, "", 1280), (1, "", 390), (1, "self", 1280), (12, "", 1280), (12, "", 390)]
+)
+def test_nothing_jumps_while_a_batch_is_proven(
+    page: Page, alice: User, monkeypatch: pytest.MonkeyPatch, queries: int, sender: str, width: int
+):
+    monkeypatch.setattr(fragment, "_KEPT_SECONDS", 0)
+    beat()
+    body = request(*many_accounts(queries), block=12)
+    body |= {"sender": sender} if sender else {}
+    batch = submit(a_key(alice.address, "other"), {name: body[name] for name in body if name != "fee" or not sender})
+    # The text "in 24 h" would get longer meanwhile.
+    Batch.objects.update(deadline_at=timezone.now() + timedelta(hours=23, minutes=30))
+    page.set_viewport_size({"width": width, "height": 800})
+    page.add_init_script(SHIFTS)
+    page.goto(path(batch))
+    expect(page.get_by_role("button", name="Pause updates")).to_be_visible()
+
+    def shows(state: str) -> None:
+        come_back(page)
+        expect(page.locator(".headline .chip")).to_have_text(state)
+
+    shows("RECEIVED")
+    accept(batch)
+    shows("ACCEPTED")
+    complete(fetch_proofs(batch), *list(StepKind)[:2])
+    shows("IN_PROGRESS")
+    complete(batch, *StepKind)
+    shows("DONE")
+    settle(batch)
+    come_back(page)
+    expect(page.get_by_role("button", name="Pause updates")).to_be_hidden()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+    shifts = page.evaluate("shifts.map((shift) => [shift.value, shift.sources.map(({ node }) => node?.textContent)])")
+    assert sum(value for value, _ in shifts) < 0.05, shifts
 
 
 @pytest.mark.long

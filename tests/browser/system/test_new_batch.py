@@ -34,7 +34,7 @@ def open_form(open_context: Callable[..., BrowserContext], sign_in_as: Callable[
 
 
 @pytest.mark.long
-def test_without_javascript_each_button_does_its_part(service: DevChain, open_form: Callable[..., Page]):
+def test_without_javascript_each_button_does_its_part(service: DevChain, open_form: Callable[..., Page], settings: Any):
     page = open_form(java_script_enabled=False)
     page.get_by_role("radio", name="Storage slot").check()
     page.get_by_label("Accounts").fill(ALICE)
@@ -49,7 +49,7 @@ def test_without_javascript_each_button_does_its_part(service: DevChain, open_fo
     page.get_by_role("button", name="Estimate", exact=True).click()
     expect(page.locator("#estimate")).to_contain_text("Already proven")
     # A sign-in in another tab replaces the CSRF token.
-    page.context.add_cookies([{"name": "csrftoken", "value": "n" * 32, "url": page.url}])
+    page.context.add_cookies([{"name": settings.CSRF_COOKIE_NAME, "value": "n" * 32, "url": page.url}])
     page.get_by_role("button", name="Submit 2 facts").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was submitted.")
     page.get_by_role("button", name="Go on").click()
@@ -76,6 +76,24 @@ def test_typed_values_survive_going_back_and_a_session_that_ends(
     expect(accounts).to_have_value(ALICE)
     submit.click()
     expect(page).to_have_url(re.compile(path(Batch.objects.get())))
+
+
+@pytest.mark.long
+def test_the_keyboard_alone_chooses_a_file(open_form: Callable[..., Page]):
+    page = open_form()
+    button = page.get_by_role("button", name="Choose a CSV file")
+    outline = "one => getComputedStyle(one).outlineStyle + getComputedStyle(one).outlineWidth"
+    # The browser tells of the dialog only from a while after this.
+    with page.expect_file_chooser() as chosen:
+        for _ in range(30):
+            page.keyboard.press("Tab")
+            if button.evaluate("one => one === document.activeElement"):
+                break
+        expect(button).to_be_focused()
+        assert button.evaluate(outline) == "solid2px"
+        page.keyboard.press("Enter")
+    chosen.value.set_files({"name": "a.csv", "mimeType": "text/csv", "buffer": f"account\n{BOB}\n".encode()})
+    expect(page.get_by_label("Accounts")).to_have_value(BOB)
 
 
 BROWSERS: list[dict[str, Any]] = [{}, {"java_script_enabled": False}]

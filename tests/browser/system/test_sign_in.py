@@ -1,4 +1,5 @@
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -194,7 +195,57 @@ def test_nothing_can_be_cancelled_once_the_service_has_the_signature(page, conte
     expect(page).to_have_url(re.compile("/dashboard$"))
 
 
+@pytest.mark.long
+def test_a_form_sends_the_newest_token_of_this_service_alone(page, context, site, settings):
+    page.goto("/sign-in")
+    # A sign-in in another tab replaces the token. Another program on this host has a token, too.
+    for name, value in ((settings.CSRF_COOKIE_NAME, "n" * 32), ("csrftoken", "f" * 32)):
+        context.add_cookies([{"name": name, "value": value, "url": site}])
+    page.get_by_label("Your address").fill(ALICE.address)
+    page.get_by_role("button", name="Show the message to sign").click()
+    expect(page.locator("#message")).to_have_value(re.compile("wants you to sign in"))
+
+
 # --- Failures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_a_wallet_without_cookies_or_an_origin_is_told_the_cause(page, context, wallet, settings, site):
+    def sent_with(**fields: str) -> Callable[[Route], None]:
+        def send(route: Route) -> None:
+            kept = {name: value for name, value in route.request.headers.items() if name not in {"origin", "referer"}}
+            route.fulfill(response=route.fetch(headers=kept | fields))
+
+        return send
+
+    def press_again(sentence: str) -> None:
+        open_sign_in(page)
+        press(page)
+        said(page, sentence)
+        expect(page.get_by_role("button", name="Sign in with Test Wallet")).to_be_focused()
+
+    wallet.put_into(context)
+    # An extension or a proxy may take the fields away. The service only sees the scheme that its proxy reports.
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    for fields in ({"origin": "null"}, {"x-forwarded-proto": "https"}):
+        context.route("**/sign-in/message", sent_with(**fields))
+        press_again("Your browser sent Origin: null, or neither Origin nor Referer, so the service can't see")
+        context.unroute("**/sign-in/message")
+    context.route("**/sign-in/message", sent_with(origin="https://elsewhere.example"))
+    press_again(f"This service is at {site}. Open it there, then try again.")
+    context.unroute("**/sign-in/message")
+
+    # A browser that refuses cookies has none when it sends.
+    open_sign_in(page)
+    context.clear_cookies()
+    press(page)
+    said(page, "If this keeps happening, your browser may refuse cookies.")
+    # The cookie of an earlier session.
+    open_sign_in(page)
+    context.add_cookies([{"name": settings.CSRF_COOKIE_NAME, "value": "n" * 32, "url": site}])
+    press(page)
+    said(page, "This page has been open for too long.")
+    assert not User.objects.exists()
 
 
 @pytest.mark.long

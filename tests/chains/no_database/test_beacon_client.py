@@ -153,9 +153,9 @@ def test_a_block_with_the_layout_of_another_fork_is_refused_and_the_next_node_is
         (1, {}, "is of another network: its chain began at 1, and that of chain 31337 at 1700000000"),
         (None, {"SLOTS_PER_EPOCH": "8"}, f"doesn't know that Gloas begins at slot {GLOAS}: update it"),
         (None, {"SLOTS_PER_EPOCH": "8", "GLOAS_FORK_EPOCH": str(2**64 - 1)}, f"doesn't know .* at slot {GLOAS}"),
-        (None, {"SLOTS_PER_EPOCH": "8", "GLOAS_FORK_EPOCH": "10"}, "lacks it"),
-        (None, {}, "lacks it"),
-        (None, {"SLOTS_PER_EPOCH": "8", "GLOAS_FORK_EPOCH": "x"}, "lacks it"),
+        (None, {"SLOTS_PER_EPOCH": "8", "GLOAS_FORK_EPOCH": "10"}, "answered with HTTP status 404"),
+        (None, {}, "answered with HTTP status 404"),
+        (None, {"SLOTS_PER_EPOCH": "8", "GLOAS_FORK_EPOCH": "x"}, "answered with HTTP status 404"),
     ],
     ids=["another network", "none", "no slot", "fits", "says nothing", "says nonsense"],
 )

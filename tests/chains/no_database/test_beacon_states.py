@@ -145,7 +145,7 @@ def test_a_false_or_cut_state_is_refused_and_the_next_node_is_asked(world):
         first, second, third = (api.url.removeprefix("http://") for api in (lacking, lying, cutting))
         assert str(unavailable.value) == (
             "No beacon node in beacon_urls of Test chain (31337) has the state of slot 89: "
-            f"{first} lacks it (HTTP status 404); {second} answered with another state than the requested one; "
+            f"{first} answered with HTTP status 404; {second} answered with another state than the requested one; "
             f"{third} answered with another state than the requested one."
         )
         roots, branch = client_of(world, lacking.url, lying.url, cutting.url, honest.url).last_roots(header)

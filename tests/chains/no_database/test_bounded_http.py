@@ -1,5 +1,7 @@
 """Hostile nodes take limited time and memory."""
 
+import os
+import re
 import socket
 import subprocess
 import sys
@@ -30,6 +32,7 @@ from tests.chains.hostile_node import (
 )
 from tests.chains.lying_node import Raw, each, is_chain_id, lying_node, recording, result
 from tests.http_server import serving
+from tests.proxies import EXCEPTED, NOT_EXCEPTED, answering
 from tests.tls_failures import FAILURES, failing
 
 # Print the growth of peak memory in MB for each node URL in the arguments.
@@ -233,3 +236,84 @@ def test_a_chain_id_is_short(client_of):
         pytest.raises(InvalidReply, match="more than 16,384 bytes"),
     ):
         client_of(url).head()
+
+
+# --- Proxies of the environment ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_proxies(monkeypatch):
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+
+
+def ask(url: str) -> str:
+    """Return the status of the answer, or the failure."""
+    (answer,) = bounded_http.send_all([HttpRequest(url, b"", 1_000, 5, 5, method="GET")])
+    return answer.status_text if isinstance(answer, HttpReply) else str(answer)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize("value", ["http://127.0.0.1:1", "socks5://x", "http://anna:1/s3cret@x"])
+def test_requests_to_this_machine_use_no_proxy(monkeypatch, client_of, value):
+    monkeypatch.setenv("HTTP_PROXY", value)
+    with answering() as (address, seen):
+        port = address.rpartition(":")[2]
+        hosts = ("localhost", "127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]", "LOCALHOST")
+        assert [ask(f"http://{host}:{port}") for host in hosts] == ["answered with HTTP status 200"] * len(hosts)
+    assert len(seen) == len(hosts)
+    for host in ("127.8.9.10", "[::1]", "[::]"):
+        assert ask(f"http://{host}:1") == "can't be reached"
+    for host in ("a.localhost", "localhost.", "ip6-localhost", "127.1", "0x7f.1", "2130706433"):
+        assert "proxy" not in ask(f"http://{host}:1")
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(("host", "exceptions"), EXCEPTED)
+def test_no_proxy_excepts_names_addresses_and_networks(monkeypatch, host, exceptions):
+    with answering() as (proxy, seen):
+        monkeypatch.setenv("HTTP_PROXY", f"http://anna:s3cret@{proxy}")
+        assert ask(f"http://{host}:81") == f"answered through the proxy {proxy} (HTTP_PROXY) with HTTP status 200"
+        monkeypatch.setenv("NO_PROXY", exceptions)
+        assert "proxy" not in ask(f"http://{host}:81")
+    (line,) = seen
+    assert line.startswith(f"GET http://{host}:81 HTTP/1.1 Basic ")
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(("host", "exceptions"), NOT_EXCEPTED)
+def test_what_no_proxy_does_not_name_uses_the_proxy(monkeypatch, host, exceptions):
+    monkeypatch.setenv("NO_PROXY", exceptions)
+    with answering() as (proxy, _):
+        monkeypatch.setenv("http_proxy", proxy)
+        assert ask(f"http://{host}:81") == f"answered through the proxy {proxy} (http_proxy) with HTTP status 200"
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_a_failure_through_a_proxy_names_it_without_its_login(monkeypatch, client_of):
+    dead = "the proxy 127.0.0.1:1 (HTTPS_PROXY)"
+    monkeypatch.setenv("HTTPS_PROXY", "http://anna:s3cret@127.0.0.1:1")
+    with pytest.raises(NodeUnavailable, match=re.escape(f"node.invalid can't be reached through {dead}")):
+        client_of("https://node.invalid").head()
+    with answering(407) as (proxy, _):
+        for variable in ("HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(variable, f"http://anna:s3cret@{proxy}")
+        assert ask("http://node.invalid") == f"answered through the proxy {proxy} (HTTP_PROXY) with HTTP status 407"
+        assert ask("https://node.invalid") == (
+            f"can't be reached (HTTP status 407) through the proxy {proxy} (HTTPS_PROXY)"
+        )
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("socks5://x:1", "socks://anna:s3cret@x", "http://", ":8080", "http://x:port", "http://x:0", "http://[::1"),
+        *("http://anna:1/s3cret@x", "http://anna:1#s3cret@x", "http://anna:1?s3cret@x"),
+    ],
+)
+def test_a_proxy_that_can_not_be_used_is_said_with_its_variable(monkeypatch, value):
+    monkeypatch.setenv("HTTPS_PROXY", value)
+    assert ask("https://node.invalid") == (
+        "can't be reached, because the proxy in HTTPS_PROXY has no http or https URL"
+    )

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 
 from chains.encoding import checksummed
@@ -45,3 +47,12 @@ def test_an_address_with_a_wrong_checksum_is_read_as_none():
 )
 def test_checksummed_returns_none_for_an_invalid_address(text):
     assert checksummed(text) is None
+
+
+def test_long_texts_that_are_no_addresses_are_not_kept():
+    tracemalloc.start()
+    for number in range(100):
+        assert checksummed(f"0x{number}{'a' * 100_000}") is None
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1_000_000

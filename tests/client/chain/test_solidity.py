@@ -13,6 +13,7 @@ from devnet.devchain import PROJECT, DevChain
 from proving.models import FactsRegistry
 from tests.client.library import SOURCES, compile_library
 from tests.contracts.deployed import SENDER, Deployed, Reverted
+from tests.proving import tokens
 from tests.service import BOB, a_key, submit, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -264,3 +265,26 @@ def test_a_balance_is_required(service: DevChain, reads: Deployed):
     with pytest.raises(Reverted) as too_low:
         reads.call("requireBalanceAt", BOB, block, balance + 1)
     assert too_low.value.error == ("BalanceTooLow", BOB.lower(), block, balance + 1, balance)
+
+
+@pytest.mark.long
+def test_slots_of_other_compilers_are_those_of_compiled_tokens(service: DevChain, reads: Deployed):
+    """Vyper 0.4.3 declares `balanceOf` at slot 3."""
+    made = tokens.deploy(service).addresses
+    of_solidity, of_vyper, of_word, of_solady = reads.call("slotsOfOthers", 3, SENDER)
+    assert of_vyper == of_word
+    for name, slot in {"Vyper 0.4.3": of_vyper, "SoladyToken": of_solady, "SolmateToken": of_solidity}.items():
+        service.rpc("anvil_setStorageAt", made[name], "0x" + slot.hex(), f"0x{987654321:064x}")
+        call = {"to": made[name], "data": "0x70a08231" + f"{SENDER[2:]:0>64}"}
+        assert int(service.rpc("eth_call", call, "latest"), 16) == 987654321, name
+
+
+def test_parts_of_a_word_are_numbers(reads: Deployed):
+    word = 0xF23456789ABCDEF00FEDCBA9876543218123456789ABCDEF7EDCBA9876543219
+    for offset, size in [(0, 256), (0, 255), (255, 1), (48, 208), (3, 13), (0, 1), (128, 128), (64, 64)]:
+        number = word >> offset & (1 << size) - 1
+        signed = number - (1 << size) * (number >> size - 1)
+        assert reads.call("parts", word.to_bytes(32), offset, size) == (number, signed)
+    for offset, size in [(1, 256), (256, 1), (2**256 - 1, 2), (0, 257)]:
+        with pytest.raises(Reverted):
+            reads.call("parts", word.to_bytes(32), offset, size)

@@ -1,5 +1,7 @@
 """The client repeats requests by rules: which ones, how often and when. It rejects answers that don't fit the API."""
 
+from dataclasses import replace
+
 import pytest
 
 import batch_query_client as client
@@ -53,13 +55,26 @@ def test_an_unrepeatable_request_is_sent_again_only_if_it_had_no_effect(answers,
 def test_patience_ends_and_the_last_answer_counts():
     world = World(*[answer(503, {"error": "Full.", "code": "busy"}, retry_after="20")] * 9)
     assert world.run(ask(GET, PATIENCE)).status == 503
-    assert len(world.requests) == 3
+    assert len(world.requests) == 4
     assert world.seconds <= PATIENCE.seconds
 
 
 def test_patience_begins_with_the_first_failure():
     world = World(answer(503, after=50), answer(503, after=50), answer())
     assert world.run(ask(GET, PATIENCE)).status == 200
+
+
+@pytest.mark.parametrize("seconds", [15, 75])
+def test_an_advice_within_a_minute_is_kept_to(seconds):
+    patience = replace(PATIENCE, seconds=seconds, advised_seconds=75)
+    for status, advised in ((429, "17"), (429, "60"), (503, "30")):
+        world = World(answer(status, retry_after=advised), answer())
+        assert world.run(ask(GET, patience)).status == 200
+        assert world.pauses == [int(advised) + 0.25]
+    # Without an advice, the usual limit holds.
+    world = World(*[answer(503)] * 50)
+    world.run(ask(GET, patience))
+    assert world.seconds <= seconds
 
 
 def test_an_advice_beyond_all_patience_is_not_kept_to():

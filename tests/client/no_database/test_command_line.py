@@ -38,7 +38,7 @@ from batch_query_client.command_line.output import (
 )
 from batch_query_client.command_line.running import _report, bqs, run
 from devnet.devchain import ACCOUNTS, PROJECT
-from tests.chains.lying_node import lying_node, recording
+from tests.chains.lying_node import Raw, lying_node, recording
 
 pytestmark = pytest.mark.outside
 
@@ -240,11 +240,84 @@ def test_the_slots_of_several_holders_are_named_after_one_search(monkeypatch, ca
         assert (code, sentence in errors, "The balance of" in errors) == (ExitCode.USAGE, True, False), errors
         assert len(bodies) == (change is not None)
         return
-    searched, submitted = bodies
+    searched, estimated, submitted = bodies
+    assert estimated == submitted
     assert (code, searched["arguments"]) == (0, [ALICE])
     ((account, asked),) = submitted["data"]["1"]["block:9"]["accounts"].items()
     named = [SLOT_OF_ALICE["slotName"] | {"keys": [holder]} for holder in arguments[5::2]]
     assert (account, asked["slots"]) == (TOKEN, [SLOT_OF_ALICE["slot"]] if "slotName" in change else named)
+
+
+def test_a_key_that_is_the_token_itself_is_no_holder_s(monkeypatch, capsys):
+    """The key may be the contract, whoever the holder is."""
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    bodies: list[Any] = []
+    whole_slot = {"certainty": "is_value", "part": {"offset": 0, "size": 256, "form": "unsigned"}}
+
+    def answer(body: Any) -> Any:
+        if "signature" not in body:
+            return {"internalId": "01M7W1MRHW703BTRFFPT53VVP5"}
+        name = SLOT_OF_ALICE["slotName"] | {"keys": body["arguments"]}
+        layout = layouts[-1]
+        if layout == "solady":
+            name = {"slot": f"{body['arguments'][0].lower()}{'87a211a2':0>24}", "keys": [{"index": "0"}]}
+        return FOUND | {"slots": [SLOT_OF_ALICE | whole_slot | {"slotName": name, "layout": layout}]}
+
+    layouts: list[str] = []
+    with lying_node(recording(bodies, answer)) as url:
+        for layout in ("solidity", "vyper", "solady"):
+            layouts.append(layout)
+            for holder in (TOKEN, TOKEN.lower(), ALICE):
+                asked = (*CHAINS_OF_TOKEN, "--holder", holder, "--url", url)
+                code, _, errors = bqs_says(capsys, "submit", *OF_TOKEN, *asked)
+                assert code == 0, errors
+                is_of_any = "lot(" in errors and ", holder)" in errors
+                assert (is_of_any, f"bytes32({SLOT_OF_ALICE['slot']})" in errors) == (holder == ALICE, holder != ALICE)
+        layouts.append("solidity")
+        bodies.clear()
+        both = (*CHAINS_OF_TOKEN, "--holder", TOKEN, "--holder", ALICE, "--url", url)
+        assert bqs_says(capsys, "submit", *OF_TOKEN, *both)[0] == 0
+    ((_, of_token),) = bodies[-1]["data"]["1"]["block:9"]["accounts"].items()
+    assert bodies[0]["arguments"] == [ALICE]
+    assert [name["keys"] for name in of_token["slots"]] == [[ALICE], [TOKEN]]
+
+
+@pytest.mark.parametrize("retryable", [False, True])
+@pytest.mark.parametrize("more", [(), ("--idempotency-key", "mine")])
+def test_a_batch_that_would_surely_be_rejected_is_not_submitted(monkeypatch, capsys, retryable, more):
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    bodies: list[Any] = []
+    rejection = {
+        "code": "log_index_beyond",
+        "error": "There is no log 9.",
+        "retryable": retryable,
+        "sourceChainId": "1",
+    }
+    cost = {"expected": "1", "bound": "1"}
+    estimate = {
+        "gas": cost,
+        "wei": cost,
+        "gasPrice": "1",
+        "sources": [],
+        "transactions": 1,
+        "blocksToDone": 1,
+        "secondsToDone": 1,
+        "rejections": [rejection],
+        "waits": [],
+    }
+
+    def answer(_: Any) -> Any:
+        return {"internalId": "01M7W1MRHW703BTRFFPT53VVP5"} if len(bodies) > (not more) else estimate
+
+    asked = ("--destination", "1", "--chain", "1", "--block", "9", "--transaction", "0", "--log", "9")
+    with lying_node(recording(bodies, answer)) as url:
+        code, _, errors = bqs_says(capsys, "submit", *asked, *more, "--url", url)
+    is_refused = not retryable and not more
+    assert (code, "There is no log 9." in errors, len(bodies)) == (
+        ExitCode.USAGE if is_refused else 0,
+        is_refused,
+        1 if is_refused or more else 2,
+    )
 
 
 def test_arguments_about_transactions_become_the_body():
@@ -577,21 +650,39 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
     assert "  slot 0x5 (5)  " in out
     assert "  slot 0x2[7]  " in out
     part = {"offset": 248, "size": 8, "form": "unsigned"}
-    for stated, shown in (
-        ({"keys": [ALICE], "call": "balanceOf(address)"}, f"slot said to be balanceOf 0xf39F…2266  {2**255 + 1}"),
-        ({"keys": [], "call": "totalSupply()"}, f"slot said to be totalSupply  {2**255 + 1}"),
-        ({"keys": [{"index": "3"}], "part": part}, "slot 0x2[index 3]  128"),
-        ({"keys": ["1"], "part": part | {"form": "signed"}}, "slot 0x2[1]  -128"),
-        ({"keys": ["1"], "part": part | {"form": "left"}}, f"slot 0x2[1]  0x8{'0' * 62}1"),
-        ({"keys": ["1"], "part": part | {"size": 9}}, f"slot 0x2[1]  0x8{'0' * 62}1"),
-        ({"keys": ["1"], "part": {"offset": 0, "size": 160, "form": "unsigned"}}, f"slot 0x2[1]  0x8{'0' * 62}1"),
+    low = {"offset": 0, "size": 255, "form": "unsigned"}
+    address = {"offset": 0, "size": 160, "form": "unsigned"}
+    supply = {"call": "totalSupply()"}
+    whole, in_hex = 2**255 + 1, f"0x8{'0' * 62}1"
+    namespace = 0x52C63247E1F47DB19D5CE0460030C497F067CA4CEBF71BA98EEADABE20BACE00
+    for stated, shown, number in (
+        ({"keys": [ALICE], "call": "balanceOf(address)"}, f"slot said to be balanceOf 0xf39F…2266  {whole}", whole),
+        ({"keys": [ALICE], "call": "f(address)", "part": low}, "slot said to be f 0xf39F…2266  1", 1),
+        ({"keys": [], **supply}, f"slot said to be totalSupply  {whole}", whole),
+        ({"keys": [{"index": "3"}], "part": part}, "slot 0x2[index 3]  128", 128),
+        ({"keys": ["1"], "part": part | {"form": "signed"}}, "slot 0x2[1]  -128", -128),
+        ({"keys": ["1"], "part": part | {"form": "left"}}, "slot 0x2[1]  0x80", 128),
+        ({"keys": ["1"], "part": part | {"form": "bool"}}, "slot 0x2[1]  true", 1),
+        ({"keys": [], **supply, "part": part | {"form": "bool"}}, "slot said to be totalSupply  1", 1),
+        ({"keys": [], **supply, "part": part | {"form": "left"}}, f"totalSupply  {2**255}", 2**255),
+        ({"keys": [], **supply, "part": address}, "slot said to be totalSupply  1", 1),
+        ({"keys": ["1"], "part": part | {"size": 9}}, f"slot 0x2[1]  {in_hex}", whole),
+        ({"keys": ["1"], "part": part | {"form": "new"}}, f"slot 0x2[1]  {in_hex}", whole),
+        ({"keys": ["1"], "part": address}, f"slot 0x2[1]  0x{1:040x}", 1),
+        ({"keys": ["1"], "part": address, "decimals": 6}, "slot 0x2[1]  1", 1),
+        (
+            {"slot": f"{namespace + 1:#x}", "keys": ["1"], "part": low},
+            f"slot {namespace + 1:#x} (erc7201:openzeppelin.storage.ERC20 + 1)[1]  1",
+            1,
+        ),
     ):
-        each = slot.model_copy(update={"slot_name": {"slot": "0x2", "layout": "solidity", "decimals": 6, **stated}})
+        each = slot.model_copy(update={"slot_name": {"slot": "0x2", "layout": "solidity", **stated}})
         print_facts([each], {})
         assert re.sub(" {2,}", "  ", capsys.readouterr().out).rstrip().endswith(shown)
         print_json(each)
         in_json = json.loads(capsys.readouterr().out)
-        assert (in_json["value"], in_json["slotName"]) == (str(2**255 + 1), each.slot_name)
+        assert (in_json["value"], in_json["slotName"]) == (str(number), each.slot_name)
+        assert each.value == number
     print_facts([FACT, slot, unproven, nonce, event, status], {1: "xDAI"})
     out = capsys.readouterr().out
     assert f"{(2**255 + 1) // 10**18}.{(2**255 + 1) % 10**18} xDAI" in out
@@ -626,6 +717,8 @@ def test_amounts_are_in_whole_units_and_costs_are_no_less_than_they_are():
 def test_text_of_others_is_shown_as_text(capsys):
     print_table(("name",), [("[red]a[/red]\x1b[2J\u202e\nb",)])
     assert capsys.readouterr().out.splitlines()[1].strip() == "[red]a[/red] [2J b"
+    print_table(("name",), [("a" + "\u0301" * 99 + "b",)])
+    assert capsys.readouterr().out.splitlines()[1].strip() == "a" + "\u0301" * 4 + "b"
 
 
 def test_without_a_terminal_each_wait_is_told_once(capsys):
@@ -649,6 +742,28 @@ def test_every_error_has_an_exit_code_and_the_documentation_each_of_them():
     }
     page = (PROJECT / "docs/using/command-line.md").read_text()
     assert not [code for code in exit_codes.ExitCode if not re.search(rf"^\| {code.value} \|", page, re.MULTILINE)]
+
+
+def test_an_advice_is_waited_for_unless_the_user_sets_a_patience(monkeypatch):
+    for set_seconds, seconds, advised in (("", 15, 75), ("2", 2, 0)):
+        monkeypatch.setenv("BQS_PATIENCE", set_seconds)
+        patience = credentials.service(URL, needs_key=False)._access.patience
+        assert (patience.seconds, patience.advised_seconds) == (seconds, advised)
+
+
+def test_the_estimate_before_a_submission_is_asked_for_once_whatever_the_patience(monkeypatch, capsys):
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    monkeypatch.setenv("BQS_PATIENCE", "60")
+    bodies: list[Any] = []
+
+    def answer(_: Any) -> Any:
+        return Raw(b"{}", status=503) if len(bodies) == 1 else {"internalId": "01M7W1MRHW703BTRFFPT53VVP5"}
+
+    asked = ("--destination", "1", "--chain", "1", "--block", "9", "--transaction", "0", "--log", "9")
+    with lying_node(recording(bodies, answer)) as url:
+        code, *_ = bqs_says(capsys, "submit", *asked, "--url", url)
+    # The second body is the submission's.
+    assert (code, len(bodies)) == (0, 2)
 
 
 def test_a_service_that_is_down_ends_with_4(capsys):

@@ -81,7 +81,9 @@ def test_a_service_that_is_not_there_is_said_without_its_path():
 
 
 @pytest.mark.parametrize(("behave", "told"), FAILURES.values(), ids=FAILURES)
-def test_a_service_without_valid_tls_is_said_with_the_cause(behave, told):
+def test_a_service_without_valid_tls_is_said_with_the_cause(monkeypatch, behave, told):
+    for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(variable, raising=False)
     with failing(behave) as url, pytest.raises(Unavailable) as caught:
         BatchQueryService(url, patience=IMPATIENT).connections()
     assert str(caught.value) == f"{url.removeprefix('https://')} {told}."

@@ -60,7 +60,7 @@ def test_nothing_else_is_signed(message):
     assert len(world.requests) == 2
 
 
-@pytest.mark.parametrize("cookie", ["csrftoken", "__Host-csrftoken"])
+@pytest.mark.parametrize("cookie", ["csrftoken", "bqs-8000-csrftoken", "__Host-csrftoken"])
 def test_the_newest_cookies_are_sent_and_the_key_is_shown_nowhere(cookie):
     key = "bqs_" + "k" * 43
     world = World(

@@ -1,10 +1,11 @@
 """The client follows a batch by long polls, or by ordinary polls if the service has no long polls."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from batch_query_client import BatchRejected, NotDoneInTime, NotFound, UnexpectedAnswer
+from batch_query_client import BatchRejected, NotDoneInTime, NotFound, Unavailable, UnexpectedAnswer
 from batch_query_client.effects import Unreachable
 from batch_query_client.operations import Access, details, wait
 from tests.client.answers import ID, batch, query
@@ -35,6 +36,14 @@ def test_a_service_that_keeps_the_question_is_asked_again_at_once():
     assert waits(world) == ["25"] * 3
     assert all(request.seconds > 25 for request in world.requests[:3])
     assert all(("api-key", "bqs_key") in request.headers for request in world.requests)
+
+
+def test_an_advice_is_not_kept_to_beyond_the_caller_s_time():
+    patient = Access("https://service.example", "bqs_key", replace(PATIENCE, seconds=15, advised_seconds=75))
+    world = World(answer(429, retry_after="17"))
+    with pytest.raises(Unavailable):
+        world.run(wait(patient, ID, timeout=10, progress=None))
+    assert world.pauses == []
 
 
 def test_a_service_that_answers_at_once_is_asked_as_often_as_it_advises():

@@ -128,7 +128,12 @@ def test_the_health_check_fails_where_nothing_answers():
 
 
 def check(address: str, what: str) -> int:
-    env = {"HEALTHCHECK_ADDRESS": address, "BASE_URL": "https://queries.example.org"}
+    # No proxy of the environment is used.
+    env = {
+        "HEALTHCHECK_ADDRESS": address,
+        "BASE_URL": "https://queries.example.org",
+        "HTTP_PROXY": "http://127.0.0.1:1",
+    }
     return subprocess.run([sys.executable, DEPLOY / "healthcheck.py", what], env=env, check=False).returncode
 
 

@@ -113,6 +113,14 @@ def test_the_balance_of_an_erc20_token(service: DevChain, key, compiled):
     prove(key, service, block, {"accounts": {token.address: {"slots": ["0x" + slot.hex()]}}})
     assert recipe.call("balanceOf", token.address, ALICE, block) == 10**18 + 7
 
+    # A blocked holder of USDC.
+    slot = keccak(bytes(12) + bytes.fromhex(ALICE[2:]) + (9).to_bytes(32))
+    service.rpc("anvil_setStorageAt", token.address, "0x" + slot.hex(), f"0x{1 << 255 | 1001:064x}")
+    service.mine()
+    block = service.head()
+    prove(key, service, block, {"accounts": {token.address: {"slots": ["0x" + slot.hex()]}}})
+    assert recipe.call("usdcOf", token.address, ALICE, block) == 1001
+
 
 @pytest.mark.long
 def test_a_recipe_is_tested_with_facts_that_the_test_sets(chain: DevChain, compiled):

@@ -13,7 +13,7 @@ from chains.chains_file import Attester, Chain, Connection, Ens
 from chains.configured_signers import SignerKey
 from chains.contract_artifacts import load_artifact
 from devnet.devchain import PROJECT
-from explorer.reverts import ERRORS
+from explorer.reverts import EMPTY, ERRORS, TEXTS
 from queries.columns import RejectionCode
 from tests.chains.recorded_blocks import table
 from tests.docs.examples import pages
@@ -91,10 +91,26 @@ def errors_of_sources() -> set[str]:
 def test_every_error_is_in_the_table_with_its_selector_and_as_the_page_of_the_service_says_it():
     text = (PROJECT / "docs/using/contracts.md").read_text()
     rows = re.findall(r"^\| `(\w+\([\w,]*\))` \| `(0x[0-9a-f]{8})` \| (.*) \|$", text, re.MULTILINE)
-    assert {error for error, _, _ in rows} == errors_of_sources() | {"Error(string)"}
-    assert len(rows) == len(ERRORS)
+    assert {*ERRORS} == errors_of_sources()
+    assert [error for error, _, _ in rows if error != "Error(string)"] == [*ERRORS]
     for error, selector, sentence in rows:
-        assert (selector, sentence) == (f"0x{keccak(text=error)[:4].hex()}", ERRORS[error]["sentence"])
+        assert selector == f"0x{keccak(text=error)[:4].hex()}"
+        assert error == "Error(string)" or sentence == ERRORS[error]["sentence"]
+
+
+def test_every_text_of_an_error_of_the_contracts_is_known_to_the_page_of_the_service():
+    sources = [
+        path for folder in ("contracts", "client/solidity") for path in (PROJECT / folder / "src").rglob("*.sol")
+    ]
+    assert {*TEXTS} == {
+        text
+        for path in sources
+        for text in re.findall(r"\b(?:require|revert)\((?:[^;\"]*, )?\"([^\"]*)\"\)", path.read_text())
+    }
+
+
+def test_the_page_of_the_service_says_of_empty_revert_data_what_the_document_says():
+    assert EMPTY in " ".join((PROJECT / "docs/using/contracts.md").read_text().split())
 
 
 def test_every_reason_to_reject_a_batch_is_in_the_specification():

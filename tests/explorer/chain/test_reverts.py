@@ -128,13 +128,16 @@ def test_its_button_opens_the_form_of_a_new_batch_filled_in(service: DevChain, n
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ({"revert": "0x12345678"}, "No registry, reader or library reverts with this"),
-        ({"revert": "hello"}, "No registry, reader or library reverts with this"),
-        ({"revert": revert("Error(string)", "x" * 1000)}, "No registry, reader or library reverts with this"),
+        ({"revert": "0x123456"}, "This isn't the whole revert data"),
+        ({"revert": "0x123"}, "This isn't the whole revert data"),
+        ({"revert": "hello"}, "This isn't the whole revert data"),
+        ({"revert": revert("Error(string)", "nope")[:-64]}, "This isn't the whole revert data"),
+        ({"revert": revert("Error(string)", "nope")[:10] + "f" * 64}, "This isn't the whole revert data"),
+        ({"revert": revert("Panic(uint256)", 1)[:-2]}, "This isn't the whole revert data"),
         ({"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 9)}, "There is no such property"),
         (
             {"revert": revert("NotProven(address,uint256,uint8)", BOB, 1, 1)[:10]},
-            "No registry, reader or library reverts with this",
+            "This isn't the whole revert data",
         ),
         ({"account": "0x12", "block": "1"}, "The account"),
         ({"block": "x"}, "The block must be a number"),
@@ -152,15 +155,116 @@ def test_its_button_opens_the_form_of_a_new_batch_filled_in(service: DevChain, n
 def test_bad_input_is_refused_in_a_sentence(service: DevChain, parameters: dict[str, str], sentence: str):
     refused = asked(**parameters)
     assert refused.status_code == 400
-    assert sentence in text_of(refused.text)
+    assert sentence in unescape(text_of(refused.text))
     assert requests_of(refused.text) == []
 
 
-def test_an_error_without_a_fact_says_what_it_means(service: DevChain):
-    page = text_of(asked(revert=revert("Error(string)", "STORAGE_PROOF_SLOT_NOT_SAVED")).text)
-    assert "STORAGE_PROOF_SLOT_NOT_SAVED" in page
-    assert "root, or registryOf(chainId) is zero." in page
-    assert "Make the proof again" in text_of(asked(revert="0x09bde339").text)
+def explained(data: str) -> str:
+    answer = asked(revert=data)
+    assert answer.status_code == 200
+    return unescape(text_of(answer.text)).partition(" The error ")[2]
+
+
+NOT_SAVED = "Nothing proves the fact or the proof's root, or registryOf(chainId) is zero."
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    {
+        **{
+            f"{item}_NOT_SAVED": NOT_SAVED
+            for item in ("HEADER_FIELD", "ACCOUNT_FIELD", "SLOT", "TIMESTAMP", "RECEIPT_FIELD", "LOG", "TRANSACTION")
+        },
+        "BLOCK_NUMBER_TOO_HIGH": "The block number is too high",
+        "TIMESTAMP_NOT_BETWEEN_BLOCKS": "The time isn't between the timestamps of the block and the next one.",
+    }.items(),
+)
+def test_a_text_of_the_reader_says_what_it_means(text: str, sentence: str):
+    shown = explained(revert("Error(string)", f"STORAGE_PROOF_{text}"))
+    assert (f"“STORAGE_PROOF_{text}”" in shown, sentence in shown, OTHERS in shown) == (True, True, False)
+
+
+def test_an_error_without_a_fact_says_what_it_means():
+    assert "Make the proof again" in explained("0x09bde339")
+
+
+OTHERS = "No registry, reader or library reverts with this. The error comes from the caller's contract"
+NESTED = revert("SlotNotProven(address,uint256,bytes32)", BOB, 3, bytes.fromhex(SLOT[2:]))
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (revert("Error(string)", "ERC20: nope"), "Error(string) {} “ERC20: nope”"),
+        (revert("Error(string)", ""), "Error(string) {} “”"),
+        (revert("Error(string)", "x" * 1800), "x" * 1800),
+        # A text about a fact of ours isn't ours.
+        (revert("Error(string)", "STORAGE_PROOF_SLOT_NOT_SAVED!"), "{} “STORAGE_PROOF_SLOT_NOT_SAVED!”"),
+        # Some contracts write their text's last word without zeros behind it.
+        (revert("Error(string)", "nope").rstrip("0"), "“nope”"),
+        (revert("Error(string)", "a\u202eb\n"), "“a\\u202eb\\n”"),
+        (revert("Unauthorized(address)", BOB), f"{{}} 0x{BOB[2:].lower():0>64}"),
+        ("0x12345678", "0x12345678 {} 0x"),
+        (revert("Failed(bytes)", b""), "{}"),
+        (revert("Failed(bytes)", bytes.fromhex(revert("Error(string)", "inner")[2:])), "Error(string) {} “inner”"),
+    ],
+)  # fmt: skip
+def test_an_error_of_another_contract_is_said_to_be_one(data: str, shown: str):
+    page = re.sub(r"(?<=calls)\.", "", explained(data))
+    assert shown.format(f"{OTHERS}, or from a contract that it calls") in page
+    assert NOT_SAVED not in page
+
+
+@pytest.mark.parametrize(
+    ("number", "meaning"), [(17, "is called. A calculation overflowed. 17"), (99, "is called. 99")]
+)
+def test_a_panic_may_come_from_a_library(number: int, meaning: str):
+    page = explained(revert("Panic(uint256)", number))
+    assert "in a library, such as ProvenFacts.part" in page
+    assert meaning in page
+    assert OTHERS not in page
+
+
+def test_markup_in_an_error_is_text():
+    page = asked(revert=revert("Error(string)", "<script>alert(1)</script>")).text
+    assert "<script>alert" not in page
+    assert "“&lt;script&gt;alert(1)&lt;/script&gt;”" in page
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "data"),
+    {
+        "bytes": revert("CallFailed(bytes)", bytes.fromhex(NESTED[2:])),
+        "ERC-7751": revert(
+            "WrappedError(address,bytes4,bytes,bytes)", BOB, bytes(4), bytes.fromhex(NESTED[2:]), b"details"
+        ),
+        "a text": "0x" + (keccak(text="Error(string)")[:4] + encode(["bytes"], [bytes.fromhex(NESTED[2:])])).hex(),
+        "two": revert(
+            "Outer(uint256,bytes)", 7, bytes.fromhex(revert("CallFailed(bytes)", bytes.fromhex(NESTED[2:]))[2:])
+        ),
+    }.items(),
+)
+def test_an_error_of_ours_in_another_contracts_is_found(service: DevChain, wrapper: str, data: str):
+    pasted = asked(revert=data)
+    assert requests_of(pasted.text) == requests_of(asked(account=BOB, block=3, slot=SLOT).text) != []
+    named = "Error(string)" if wrapper == "a text" else data[:10]
+    assert "SlotNotProven(address,uint256,bytes32) This slot isn't proven at this block." in unescape(
+        text_of(pasted.text)
+    )
+    assert f"Another contract returns it in its own error {named} ." in text_of(pasted.text)
+
+
+@pytest.mark.parametrize("data", ["0x", " 0x\n", '"0x"', "0X", ""])
+def test_empty_data_is_explained(data: str):
+    sentence = "Empty revert data: there is no contract at this address, or the arguments don't decode."
+    assert sentence in explained(data)
+
+
+@pytest.mark.parametrize("form", ["{}", " {}\n", '"{}"', "{},", "  '{}'"])
+def test_data_may_be_pasted_with_what_is_around_it(form: str):
+    data = revert("Error(string)", "nope")
+    for text in (data, data[2:], data.upper(), data[:70] + "\n" + data[70:]):
+        assert "“nope”" in explained(form.format(text))
 
 
 def test_it_reads_a_chain_only_for_those_who_may_search_facts_and_not_too_often(service: DevChain, settings):

@@ -38,6 +38,7 @@ def alice(key, alice) -> Client:
     return signed_in
 
 
+CONTRACT_1155 = f"0x{'1155':0>40}"
 # Tokens that compute the balance.
 WITHOUT_SLOT = {"Rebasing", "Sum"}
 
@@ -132,6 +133,35 @@ def test_what_is_not_certain_is_said(chain, alice, key, token, sentence):
     assert ("not the balance." in text_of(html)) is (token in WITHOUT_SLOT)
 
 
+def nft_note(html: str) -> bool:
+    return "The contract says that it is one of NFTs (ERC-721)." in text_of(html)
+
+
+def test_a_balance_of_nfts_is_said_to_be_their_number(chain, alice, key):
+    for token in ("OldNft", "Token"):
+        html = searched(alice, token)
+        assert nft_note(html) == (token == "OldNft")
+        assert ("ownerOf(uint256)" in text_of(html)) == (token == "OldNft")
+        body = {"sourceChainId": "31337", "contract": _deployed[-1].addresses[token], "arguments": [ALICE]}
+        body |= {"signature": "balanceOf(address)"}
+        answer = Client().post("/find-slots", body, content_type="application/json", headers=header(key)).json()
+        assert answer["hints"]["nft"] == ("ERC-721" if token == "OldNft" else None)
+
+
+# It answers supportsInterface(0xd9b67a26), and reverts otherwise: its balances are those of ids.
+ERC1155 = "0x63d9b67a2660043560e01c146012575f5ffd5b60015f5260205ff3"
+
+
+def test_a_contract_of_several_kinds_of_nfts_is_named(chain, alice):
+    ThrottleCount.objects.all().delete()
+    chain.rpc("anvil_setCode", CONTRACT_1155, ERC1155)
+    chain.mine(1)
+    html = post(alice, "find-0", row(CONTRACT_1155), status=422)
+    ((_, told),) = [fault for fault in faults_in(html) if fault[0] == "id_rows-0-token"]
+    assert told.startswith(NO_SLOT)
+    assert "The contract says that it is one of NFTs (ERC-1155)." in told
+
+
 def test_words_that_a_balance_follows_from_are_not_taken_for_it(chain, alice):
     deployed.deploy_on(chain)
     html = searched(alice, "Rebasing")
@@ -209,7 +239,9 @@ def test_another_question_is_searched_for_anew(chain, alice):
 @contextmanager
 def refusing(settings: Any, chain: DevChain, *methods: str) -> Iterator[None]:
     def reply(question: Any, honest: Any) -> list[Any]:
-        return [error(question, -32601, "no such method") if question["method"] in methods else honest]
+        # A state override is the third parameter.
+        is_refused = question["method"] in methods or len(question["params"]) == 3
+        return [error(question, -32601, "no such method") if is_refused else honest]
 
     with between(chain.url, reply) as url:
         reconfigure(settings, chain.url, url)

@@ -19,11 +19,11 @@ from queries.columns import RejectionCode
 from queries.models import Batch, Block, Sender, Step, StepKind
 from queries.waits import wait
 from tests.browser.states import of_two_sources_waiting
-from tests.explorer import batches
+from tests.explorer import batches, shown_code
 from tests.explorer.batches import TRANSACTION, accept, batch_at, page, queries_of
 from tests.explorer.pages import text_of
 from tests.factories import client_of
-from tests.service import ALICE, BOB, a_key, chains_toml, header, request, submit
+from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, header, request, submit
 
 pytestmark = pytest.mark.django_db
 
@@ -348,6 +348,7 @@ def test_a_named_slot_is_shown_by_its_name_and_its_number():
 TOKENS = 25 * 10**17
 BALANCE_OF = {"slot": "2", "keys": [ALICE], "call": "balanceOf(address)", "decimals": 18}
 SHORT = "0xf39F…2266"
+OF_SOLADY = {"slot": f"{ALICE[2:]}{'87a211a2':0>24}", "keys": [{"index": "0"}], "call": "balanceOf(address)"}
 
 
 @pytest.mark.parametrize(
@@ -417,13 +418,26 @@ def test_the_title_of_a_slot_is_its_name_and_its_number(name, word, title):
     assert batches.word(word) in html
 
 
+def test_a_known_namespace_has_its_number_and_its_name():
+    base = "0x52c63247e1f47db19d5ce0460030c497f067ca4cebf71ba98eeadabe20bace00"
+    for place, text in ((0, "ERC20)"), (1, "ERC20 + 1)"), (256, "")):
+        name = {"slot": f"{int(base, 16) + place:x}", "keys": [ALICE], "layout": "solidity"}
+        batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [name]}}})
+        batches.finish(batch)
+        html = batches.page(batch)
+        assert f"{int(base, 16) + place:#x}" in html
+        shown = re.sub(r"\s+", " ", unescape(text_of(html)))
+        assert (f"(erc7201:openzeppelin.storage.{text}" in shown) is bool(text)
+
+
 def test_what_a_sender_states_is_marked_as_not_proven_wherever_it_stands(settings):
     settings.PUBLIC_BATCH_LIST = True
     batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [BALANCE_OF]}}})
     batches.finish(batch)
     SlotProof.objects.update(value=TOKENS)
     of_batch, of_list, of_facts = (
-        unescape(text_of(Client().get(url, headers={"accept": "text/html"}).text))
+        # Code has the call as the name of its function.
+        unescape(text_of(re.sub("(?s)<pre.*?</pre>", "", Client().get(url, headers={"accept": "text/html"}).text)))
         for url in (batches.path(batch), "/explorer", f"/facts?account={BOB}")
     )
     assert "said by its sender to be balanceOf(address) , not proven" in of_batch
@@ -440,21 +454,65 @@ def test_what_a_sender_states_is_marked_as_not_proven_wherever_it_stands(setting
 
 
 @pytest.mark.parametrize(
-    ("name", "comment"),
+    ("name", "function"),
     [
-        (BALANCE_OF, "// Another holder's slot: ProvenFacts.mappingSlot(2, holder), from\n"),
-        (BALANCE_OF | {"layout": "vyper"}, ""),
-        ({"slot": "2", "keys": ["7"]}, ""),
-        ("0x2", ""),
+        (BALANCE_OF, "balanceOf(address holder, uint256 blockNumber) internal view returns (uint256)"),
+        (BALANCE_OF | {"layout": "vyper"}, "balanceOf(address holder, uint256 blockNumber) internal view returns"),
+        # The key may be the contract itself, whatever the argument of the call is.
+        (BALANCE_OF | {"keys": [BOB]}, "read(address holder, uint256 blockNumber) internal view returns (uint256)"),
+        (
+            {"slot": "2", "keys": [ALICE], "part": {"offset": 0, "size": 8, "form": "bool"}},
+            "read(address holder, uint256 blockNumber) internal view returns (bool)",
+        ),
+        # Solady hashes a base with the holder, as the first slot of a dynamic array in Solidity.
+        (OF_SOLADY, "balanceOf(address holder, uint256 blockNumber) internal view returns (uint256)"),
+        (OF_SOLADY | {"layout": "vyper"}, "read() external view returns (uint256)"),
+        (OF_SOLADY | {"slot": f"{BOB[2:]}{'87a211a2':0>24}"}, "read(address holder, uint256 blockNumber) internal"),
+        # An element of an array may be another one for another holder.
+        ({"slot": "2", "keys": [ALICE, {"index": "1"}]}, "read() external view returns (uint256)"),
+        ({"slot": "2", "keys": [ALICE, CHARLIE]}, "read() external view returns (uint256)"),
+        ({"slot": "2", "keys": ["7"]}, "read() external view returns (uint256)"),
+        ("0x2", "read() external view returns (bytes32)"),
     ],
 )
-def test_a_contract_can_read_another_holder(name, comment):
+def test_a_contract_can_read_another_holder(name, function):
     batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [name]}}})
     batches.finish(batch)
     html = unescape(batches.page(batch))
     assert "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\n\ninterface IFactsRegistry" in html
-    assert (comment or "// A storage slot; reverts where nothing is proven.\n    function") in html
-    assert ("mappingSlot" in html) is bool(comment)
+    assert f"reverts where nothing is proven.\n    function {function}" in html
+
+
+# Words, types and builtins of Solidity, and names in the shown code. Others stay.
+COLLIDING = """
+abi abstract address addmod alias anonymous apply as assembly assert auto block blockhash bool break byte bytes bytes1
+bytes32 calldata case catch constant constructor continue contract copyof days default define delete do ecrecover else
+emit enum ether event external fallback false final fixed fixed128x18 for function gasleft gwei hex hours if immutable
+implements import in indexed inline int int8 int256 interface internal is keccak256 let library log0 macro mapping match
+memory minutes modifier msg mulmod mutable new now null of override partial payable pragma private promise public pure
+receive reference relocatable require return returns revert ripemd160 sealed seconds selfdestruct sha256 sizeof static
+storage string struct super supports switch this throw true try tx type typedef typeof ufixed uint uint8 uint256
+unchecked unicode using var view virtual weeks wei while years blobhash
+Example FACTS IFactsRegistry blockNumber holder slot word
+"""
+FREE = "balanceOf $ _free Uint256 registry accountStorageSlotValues ofHolder"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("texts", [COLLIDING.split(), FREE.split()], ids=["colliding", "free"])
+def test_a_function_has_no_name_that_collides_in_solidity(settings, texts):
+    settings.PUBLIC_BATCH_LIST = True
+    sources: dict[str, str] = {}
+    for first in range(0, len(texts), 25):
+        account, named = f"0x{first + 1:040x}", texts[first : first + 25]
+        slots = [{"slot": hex(place), "keys": [ALICE], "call": f"{text}(address)"} for place, text in enumerate(named)]
+        batches.finish(batches.batch_at(block_12={"accounts": {account: {"slots": slots}}}))
+        shown = shown_code.of_page(f"/facts?account={account}")
+        sources |= {f"{first + place}.sol": each["Solidity"] for place, each in enumerate(shown)}
+    assert len(sources) == len(texts)
+    shown_code.creation_codes(sources)
+    functions = {re.findall(r"function (\S+)\(address holder", code)[0] for code in sources.values()}
+    assert functions == ({"read"} if "abi" in texts else set(texts))
 
 
 # --- Visitors ---------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
 from proving.models import AccountProof, FactsRegistry, SlotProof
@@ -119,6 +120,33 @@ def test_the_same_is_told_once_whoever_asked_for_it():
     assert [what for *_, what in everywhere(1, account=ALICE)] == ["BALANCE", "NONCE", "BALANCE", "BALANCE"]
 
 
+def test_a_fact_keeps_its_transaction_when_it_is_asked_for_again():
+    """Later batches send no transaction for it, or one for their other facts."""
+    header = {"block:12": {"header": ["STATE_ROOT", "TIMESTAMP"]}}
+    batches.fetch_proofs(batches.accept(batches.a_batch()))
+    key = a_key(BOB)
+    for body, of_header, of_facts in (
+        (request(ALICE, block=12, props=["BALANCE"]), "0xa1", "0xa2"),
+        (request(ALICE, block=12, props=["BALANCE", "NONCE"]), "", "0xa3"),
+        (request(ALICE, block=12, props=["BALANCE", "NONCE"]), "", ""),
+        (asking(header), "0xa4", ""),
+        (asking(header), "", ""),
+    ):
+        batch = batches.accept(submit(key, body))
+        batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+        batches.complete(batch, StepKind.HEADER_ACCUMULATED, transaction_hash=of_header)
+        batches.complete(batch, StepKind.FACTS_PROVEN, transaction_hash=of_facts)
+    told = {"BALANCE": "0xa2", "NONCE": "0xa3", "STATE_ROOT": "0xa4", "TIMESTAMP": "0xa4"}
+    assert transactions_by_property() == told
+    # Nobody corrects a rejected batch after a reorganisation. Its transaction is told only where there is no other.
+    Batch.objects.filter(pk=Batch.objects.order_by("created_at")[1].pk).update(status="REJECTED")
+    assert transactions_by_property() == told | {"BALANCE": "0xa3"}
+
+
+def transactions_by_property() -> dict[str, str]:
+    return {fact["property"]: fact["transactionHash"] for fact in facts(block="12")["facts"]}
+
+
 def test_the_name_of_a_slot_is_told_only_to_who_may_know_the_batch(settings):
     # The slot of 0x1 and member 1 is also that of 0x2 and member 0.
     names = [{"slot": hex(2 - place), "keys": [{"member": str(place)}], "layout": "solidity"} for place in (1, 0)]
@@ -134,6 +162,40 @@ def test_the_name_of_a_slot_is_told_only_to_who_may_know_the_batch(settings):
     assert [told_name(key) for key in (alice, bob, charlie)] == [*names, None]
     settings.PUBLIC_BATCH_LIST = True
     assert told_name(charlie) in names
+
+
+@pytest.mark.parametrize("form", ["unsigned", "bool", "left"])
+def test_another_user_s_name_changes_no_value_and_no_code(settings, form):
+    settings.PUBLIC_BATCH_LIST = True
+    name = {"slot": "0x0", "keys": [CHARLIE], "layout": "solidity", "call": "balanceOf(address)"}
+    stated = name | {"part": {"offset": 0, "size": 8, "form": form}, "decimals": 2}
+    slot = f"0x{keccak(bytes.fromhex(CHARLIE[2:]).rjust(32, bytes(1)) + bytes(32)).hex()}"
+    alice, bob, charlie = map(a_key, (ALICE, BOB, CHARLIE))
+    plain = submit(alice, asking({"block:12": {"accounts": {ALICE: {"slots": [slot]}}}}))
+    batches.finish(plain)
+    SlotProof.objects.update(value=0x1234)
+    before = seen_by(alice, ALICE)
+    assert (before[0], before) == ([str(0x1234)] * 2, seen_by(charlie, CHARLIE))
+    batch = batches.accept(submit(bob, asking({"block:12": {"accounts": {ALICE: {"slots": [stated]}}}})))
+    batches.complete(batch, *StepKind)
+    assert seen_by(alice, ALICE) == seen_by(charlie, CHARLIE) == before
+    # Nobody else reads the name's part, but its user does.
+    own = {"unsigned": 0x34, "bool": 1, "left": 0x34 << 248}[form]
+    values, code = seen_by(bob, BOB)
+    assert values == [str(own)] * 2
+    assert "balanceOf(address holder" in code
+    anonymous = Client().get(f"/facts?account={ALICE}", headers={"accept": "text/html"}).text
+    assert "bits 0 to 7" not in anonymous
+    assert "divided by" not in anonymous
+
+
+def seen_by(key: ApiKey, address: str) -> tuple[list[str], str]:
+    """Return the value of Alice's only slot in the API and the file, and the code of its page, for a user."""
+    (fact,) = Client().get("/facts", {"account": ALICE}, headers=header(key)).json()["facts"]
+    user = client_of(address)
+    (line,) = csv.DictReader(io.StringIO(user.get(f"/facts.csv?account={ALICE}").text))
+    html = user.get(f"/facts?account={ALICE}", headers={"accept": "text/html"}).text
+    return [fact["value"], line["value"]], unescape("".join(re.findall("(?s)<pre.*?</pre>", html)))
 
 
 def told_name(key: ApiKey) -> Any:

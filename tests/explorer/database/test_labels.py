@@ -8,7 +8,7 @@ import re
 import pytest
 from django.test import Client
 
-from accounts.models import User
+from accounts.models import ApiKey, User
 from queries.models import Batch
 from tests.explorer import batches
 from tests.explorer.pages import text_of
@@ -18,6 +18,7 @@ from tests.service import ALICE, BOB, a_key, fresh, request, submit
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 LABEL = "Payroll <b>March</b>"
+STACKED = "Z" + "\u0301" * 99
 
 
 def labelled(label: str, *, block: int = 12) -> Batch:
@@ -55,7 +56,7 @@ def test_the_owner_alone_changes_the_label_on_the_batch_s_page(alice, client):
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 101, "a\nb\x07", "evil\u202egnp", "\u3164", "a\u2800b", "\ufe0f", "a\U000e0100"], ids=ascii
+    "text", ["a" * 101, "a\nb\x07", "evil\u202egnp", "\u3164", "a\u2800b", "\ufe0f", "a\U000e0100", STACKED], ids=ascii
 )
 def test_a_label_that_nobody_could_read_is_refused_and_can_be_corrected(alice, text):
     batch = labelled(LABEL)
@@ -101,6 +102,34 @@ def test_a_label_turns_the_direction_of_nothing_beside_it(alice):
     batch = labelled("\u05d0\u05d1 12.5")
     for html in (alice.get(batches.path(batch)).text, alice.get("/explorer").text, alice.get("/dashboard").text):
         assert re.search("<bdi\\s*>\u05d0\u05d1 12.5</bdi>", html)
+
+
+def test_no_text_of_a_page_has_many_marks_that_draw_over_other_texts(alice, client):
+    """An earlier version has stored such names. Contracts and requests may have any text."""
+    key = {"key": "K" + "\u0336" * 99, "type": "string"}
+    body = request(ALICE, block=12)
+    ((_, blocks),) = body["data"].items()
+    ((_, asked),) = blocks.items()
+    asked["accounts"][ALICE] = {"slots": [{"slot": "0x1", "keys": [key]}]}
+    batch = batches.submitted(body)
+    # Invisible joiners do not end a character.
+    Batch.objects.update(label="Y" + "\u0301\u200d\u0323\u093e" * 24)
+    ApiKey.objects.update(name=STACKED)
+    pages = [(client, batches.path(batch)), (alice, batches.path(batch)), (client, f"{batches.path(batch)}/1")]
+    pages += [(alice, path) for path in ("/explorer", "/dashboard", "/keys")]
+    for reader, path in pages:
+        page = reader.get(path, headers={"accept": "text/html"}).text
+        # Fields are no larger than they are, whatever is in them, and a form sends what they have.
+        drawn = re.sub(r"<[^>]*>", "", page)
+        marks = re.findall(r"[\u0301\u0323\u0336\u200d\u093e]+", drawn)
+        assert marks, path
+        assert max(len(re.sub("[\u200d\u093e]", "", run)) for run in marks) == 4, path
+    assert f'value="{fresh(batch).label}"' in alice.get(batches.path(batch)).text
+    assert f">\n{STACKED}</textarea>" in alice.post("/new-batch", {"pasted": STACKED}).text
+    # A request on a page is the same if it is copied. Programs get what is stored.
+    assert "K" + "\u0336" * 4 + "\\u0336" * 95 in client.get(batches.path(batch), headers={"accept": "text/html"}).text
+    assert client.get(f"{batches.path(batch)}.json").json()["label"] == fresh(batch).label
+    assert json.loads(client.get(f"{batches.path(batch)}/request.json").text)["data"] == body["data"]
 
 
 def test_the_form_sends_a_label_and_a_batch_that_is_submitted_again_keeps_it(alice):

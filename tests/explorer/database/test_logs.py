@@ -187,6 +187,12 @@ def test_of_long_data_a_part_is_shown():
     assert "and 976 bytes more" in shown_logs(a_log("T()", data=bytes(2000)))
 
 
+def test_of_the_marks_at_a_character_four_are_shown():
+    event, text = "Named(string)", "a" + "\u0301" * 50 + "b" + "\u20dd" * 50 + "c\u0301"
+    text_shown = shown_logs(a_log(event, data=encode(["string"], [text])), event=event)
+    assert "a" + "\u0301" * 4 + "b" + "\u20dd" * 4 + "c\u0301" in text_shown
+
+
 # --- Work -------------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import re
 import time
 from datetime import timedelta
+from html import unescape
 
 import pytest
 from django.templatetags.static import static
@@ -44,6 +45,16 @@ def test_the_home_page_has_a_typical_example_with_the_line_of_solidity_that_read
         now = timezone.now()
         Batch.objects.filter(pk=batch.pk).update(created_at=now - timedelta(seconds=seconds), finished_at=now)
     assert line.format(ALICE, 14) in client_of(ALICE).get("/").text
+
+
+def test_the_example_of_a_slot_reads_the_part_that_its_name_states():
+    name = {"slot": "2", "keys": [ALICE], "part": {"offset": 0, "size": 255, "form": "unsigned"}}
+    batches.finish(batches.batch_at(block_12={"accounts": {BOB: {"slots": [name]}}}))
+    html = unescape(client_of(ALICE).get("/").text)
+    line = (
+        rf"uint256 value = uint256\(registry.accountStorageSlotValues\({BOB}, 12, 0x[0-9a-f]+\)\) & \(2 \*\* 255 - 1\);"
+    )
+    assert re.search(line, html)
 
 
 def test_programs_that_ask_unseen_get_the_icon_and_which_pages_are_no_use_to_a_search():
@@ -146,9 +157,9 @@ def test_head_is_answered_as_get_without_a_body_and_waits_for_nothing():
 
 
 @pytest.mark.parametrize("address", ["/", "/nowhere", "/dashboard", "/batch-queries", "/explorer/query/a%00/1"])
-def test_nul_breaks_nothing(address):
+def test_nul_breaks_nothing(address, settings):
     # A quoted cookie may contain octal escapes.
-    for name in ("sessionid", "csrftoken", "other"):
+    for name in (settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME, "other"):
         answer = Client().get(address, headers={"cookie": rf'{name}="{"a" * 32}\000"'})
         assert answer.status_code == Client().get(address).status_code < 500
 

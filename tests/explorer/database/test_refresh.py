@@ -17,8 +17,9 @@ from queries.columns import RejectionCode
 from queries.models import Batch, Block, Step
 from queries.waits import wait
 from tests.explorer.batches import a_batch, accept, beat, finish, many_accounts, page, path, polled, queries_of
+from tests.factories import client_of
 from tests.plans import looks_at_all_due_blocks, plans
-from tests.service import ALICE, SIGNER
+from tests.service import ALICE, BOB, SIGNER
 
 pytestmark = pytest.mark.django_db
 
@@ -39,8 +40,8 @@ def next_poll(html: str) -> str:
     return match[1].replace("&amp;", "&")
 
 
-def poll(url: str):
-    return Client().get(url, headers={"hx-request": "true"})
+def poll(url: str, client: Client | None = None):
+    return (client or Client()).get(url, headers={"hx-request": "true"})
 
 
 def reject(batch: Batch) -> None:
@@ -110,6 +111,18 @@ def test_all_who_watch_share_a_page_for_half_a_second(monkeypatch, django_assert
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 61)
     assert poll(url).status_code == 200
+
+
+@pytest.mark.parametrize("first", ["owner", "other"])
+def test_the_owner_s_page_is_kept_for_the_owner_alone(monkeypatch, alice, first):
+    monkeypatch.setattr(fragment, "_KEPT_SECONDS", 60)
+    batch = accept(a_batch())
+    clients = {"owner": alice, "other": client_of(BOB)}
+    for name in sorted(clients, key=lambda name: name != first):
+        for client in (clients[name], Client() if name == "other" else alice):
+            text = client.get(path(batch), headers={"hx-request": "true"}).text
+            assert ("Cancel batch" in text) == (name == "owner")
+            assert poll(next_poll(text), client).status_code == 204
 
 
 @pytest.mark.long

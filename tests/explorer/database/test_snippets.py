@@ -5,8 +5,6 @@ import json
 import shlex
 import shutil
 import subprocess
-from functools import partial
-from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -27,20 +25,10 @@ from queries.columns import AccountField
 from queries.models import Batch, Query
 from tests.explorer import shown_code
 from tests.explorer.batches import a_batch, everything, page, path
-from tests.factories import until
 from tests.proving.logs import block_with_logs
 from tests.service import ALICE, BOB, PRAGUE_FIELDS, a_key, asking, fresh, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
-
-_COMPILE = """
-const solc = require('solc');
-const sources = JSON.parse(require('fs').readFileSync(0, 'utf8'));
-const input = {language: 'Solidity', sources,
-  settings: {outputSelection: {'*': {'*': ['evm.bytecode.object']}}}};
-process.stdout.write(solc.compile(JSON.stringify(input)));
-"""
-
 
 Codes = list[tuple[dict[str, str], bytes]]
 
@@ -79,7 +67,8 @@ def test_the_code_of_each_language_reads_every_fact(service: DevChain, monkeypat
         assert int(capsys.readouterr().out, 0) == int.from_bytes(word)
         assert service.rpc("eth_call", call_of(code["cast"]), "latest") == hex_data(word)
     programs = [code["viem"] for code, _ in codes]
-    assert shown_code.printed(programs, service.url, tmp_path) == [int.from_bytes(word) for _, word in codes]
+    printed = [int(text, 0) for text in shown_code.printed(programs, service.url, tmp_path)]
+    assert printed == [int.from_bytes(word) for _, word in codes]
     assert read_by_solidity(codes, service, "Solidity") == [hex_data(word) for _, word in codes]
     of_reader = [(code, word) for code, word in codes if "FactsReader" in code]
     # Satellite's reads have no properties of later forks, nor LOGS_BLOOM and EXTRA_DATA.
@@ -117,31 +106,10 @@ def call_of(command: str) -> dict[str, str]:
     return {"to": registry, "data": hex_data(function_signature_to_4byte_selector(function) + encode(types, values))}
 
 
-def receipt_of(chain: DevChain, sent: str) -> Any:
-    return chain.rpc("eth_getTransactionReceipt", sent)
-
-
 def read_by_solidity(codes: Codes, service: DevChain, language: str) -> list[str]:
-    # They compile as they are, without a warning.
-    sources = {f"{index}.sol": {"content": code[language]} for index, (code, _) in enumerate(codes)}
-    compiled = subprocess.run(
-        [shown_code.NODE, "-e", _COMPILE],
-        input=json.dumps(sources).encode(),
-        capture_output=True,
-        cwd=PROJECT,
-        check=True,
-    )
-    output = json.loads(compiled.stdout)
-    assert [error["formattedMessage"] for error in output.get("errors", [])] == []
-    words = []
-    for index in range(len(codes)):
-        creation = output["contracts"][f"{index}.sol"]["Example"]["evm"]["bytecode"]["object"]
-        sent = service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{creation}", "gas": hex(1_000_000)})
-        until(partial(receipt_of, service, sent), "a receipt")
-        reader = receipt_of(service, sent)["contractAddress"]
-        # This is the selector of read().
-        words.append(service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest"))
-    return words
+    sources = {f"{index}.sol": code[language] for index, (code, _) in enumerate(codes)}
+    # This is the selector of read().
+    return list(shown_code.returned(sources, dict.fromkeys(sources, ("Example", "0x57de26a4")), service).values())
 
 
 def body_of(command: str) -> str:

@@ -388,7 +388,8 @@ def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(ser
     FactsRegistry.objects.update(deployed_at=None)
     batch = accepted(submit(key, request(users.ALICE, block=service.head())))
     assert batch.status == BatchStatus.RECEIVED
-    assert "manage.py deploy_registry 31337 31337" in str(batch.wait)
+    assert batch.wait
+    assert "manage.py deploy_registry 31337 31337" in batch.wait.for_operators
     FactsRegistry.objects.update(deployed_at=row.deployed_at)
     assert work_until_done(batch).status == BatchStatus.DONE
 
@@ -615,7 +616,7 @@ def test_how_far_back_nodes_prove_is_measured_once_a_day_and_told(service, clien
             reconfigure(settings, f'"{url}", "{archive}"', f'"{url}"')
         shown = " ".join(client.get("/chains").text.split())
         assert f"{url.removeprefix('http://')} proves accounts at least 128 blocks back" in shown
-        assert f"{archive.removeprefix('http://')} proves accounts at every block" in shown
+        assert f"{archive.removeprefix('http://')} proves accounts at every block · finds slots of calls" in shown
         ChainWatch.objects.update(proofs_measured_at=None)
         work()
         (rejection,) = estimated_batches.estimate(client, key, request(users.ALICE, block=old))["rejections"]
@@ -696,6 +697,7 @@ def test_block_0_of_a_development_chain_is_rejected_within_a_minute_with_its_rea
     body = request(users.ALICE, block=0)
     (rejection,) = estimated_batches.estimate(client, key, body)["rejections"]
     sentence = rejection["error"]
+    assert rejection["retryable"] is False
     assert sentence.startswith("No node of chain 31337 proves the state at block 0. 127.0.0.1")
     assert sentence.endswith(" Development chains often begin with another state: ask for block 1 or a later one.")
     shown = asked_at(key, "/read-proofs", "block:0")
@@ -714,7 +716,7 @@ def test_block_0_of_a_development_chain_is_rejected_within_a_minute_with_its_rea
         "queryStatus": "REJECTED",
         "error": sentence,
         "code": "proof_unavailable",
-        "retryable": True,
+        "retryable": False,
     }
     assert work_until_done(submit(key, request(users.ALICE, block=1))).status == BatchStatus.DONE
     of_header = asking({"block:0": {"header": ["TIMESTAMP"]}})

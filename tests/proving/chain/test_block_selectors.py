@@ -4,12 +4,15 @@ import re
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from accounts.models import ApiKey
+from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus
 from tests.chains import geth_answers
 from tests.chains.lying_node import ask, each, error, lying_node
+from tests.deployed import deploy_on
 from tests.headers import LONDON, with_hash
 from tests.proving.prices import go_on
 from tests.service import (
@@ -17,8 +20,10 @@ from tests.service import (
     BOB,
     CHARLIE,
     asking,
+    chains_toml,
     changed_replies,
     fresh,
+    header,
     reconfigure,
     submit,
     waiting,
@@ -125,6 +130,27 @@ def test_a_chain_that_knows_no_final_block_says_so_and_proves_the_latest(service
         assert "No node of chain 31337 reports" in batch.rejection_reason
         assert batch.rejection_reason.endswith("The node refused (-32000).")
         assert work_until_done(other).status == BatchStatus.DONE
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("head", [10_000, 10_001])
+def test_the_first_block_is_not_the_newest_final_one_of_a_long_chain(chain, key, settings, tmp_path, head):
+    def first(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getBlockByNumber" and question["params"][0] == "finalized":
+            reply["result"] = chain.rpc("eth_getBlockByNumber", "0x0", False)
+        return [reply]
+
+    with DevChain(extra_args=("--number", "9990")) as long:
+        settings.CHAINS_FILE = chains_toml(tmp_path, long.url)
+        deploy_on(long)
+        long.mine(head - long.head())
+        with changed_replies(settings, long, first):
+            batch = submitted(key, finalized=[ALICE])
+            work()
+            search = {"sourceChainId": "31337", "contract": ALICE, "signature": "totalSupply()", "block": "finalized"}
+            searched = Client().post("/find-slots", search, content_type="application/json", headers=header(key)).text
+    told = f"Nodes report block 0 as final, and block {head} as the newest one."
+    assert (told in str(fresh(batch).wait), told in searched) == ((head > 10_000,) * 2)
 
 
 def test_a_node_that_is_down_may_know_the_final_block(service, key, settings):

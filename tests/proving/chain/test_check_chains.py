@@ -71,8 +71,9 @@ def test_check_chains_tells_of_every_node_and_of_the_signer_and_the_registry(con
     name, columns, good, dead, signer, registry = check()
     host = devchain.url.removeprefix("http://")
     assert name == "Development chain (31337)"
-    assert columns.split() == ["node", "head", "age", "finalized", "pending", "EIP-2935", "proofs"]
-    assert re.fullmatch(rf"  {host} +\d+ +-?\d+ s +\d+ +yes +yes +back to block 1", good)
+    assert columns.split() == ["node", "head", "age", "finalized", "slots", "pending", "EIP-2935", "proofs"]
+    assert re.fullmatch(rf"  {host} +\d+ +-?\d+ s +\d+ +by list +yes +yes +back to block 1", good)
+    assert good.index("by list") == columns.index("slots")
     assert good.index("back to") == columns.index("proofs")
     assert re.fullmatch(r"  127\.0\.0\.1:1 +can't be reached", dead)
     assert dead.index("can't") == columns.index("head")
@@ -92,6 +93,29 @@ def test_check_chains_tells_that_a_node_has_no_pending_block(configure, devchain
     with lying_node(without_pending) as url:
         configure(url)
         assert re.search(r" no +yes +back to block 1$", check("no_registry")[2])
+
+
+@pytest.mark.parametrize(
+    ("lists", "tracer", "trials", "cell", "line"),
+    [
+        (False, True, True, "by trace", ""),
+        (False, False, True, "by trials", "finds only those of known layouts."),
+        (True, True, False, "none", "finds none."),
+    ],
+)
+def test_check_chains_tells_how_slots_are_found(configure, devchain, lists, tracer, trials, cell, line):
+    def change(question: Any, honest: Any) -> list[Any]:
+        is_trial = question["method"] == "eth_call" and len(question["params"]) > 2
+        served = {"eth_createAccessList": lists, "debug_traceCall": tracer}.get(question["method"], True)
+        return [honest if served and (trials or not is_trial) else error(question, -32601, "no such method")]
+
+    with between(devchain.url, change) as url:
+        configure(url)
+        printed = check("no_registry")
+    assert f" {cell} " in printed[2]
+    found = [told for told in printed if "which slots" in told]
+    host = url.removeprefix("http://")
+    assert found == [f"  {host} doesn't tell which slots a call reads: a search {line}"] * bool(line)
 
 
 def test_check_chains_tells_how_far_back_a_pruned_node_proves(configure):
@@ -189,7 +213,7 @@ def test_check_chains_names_an_amount_for_a_new_signer_that_suffices_and_is_not_
         *_, to_begin = check("signer_unfunded", "no_registry")
         match = re.fullmatch(
             rf"  To begin on Development chain \(31337\), send (0\.\d{{6}}) ETH to {SIGNER}: deploying 1 registry "
-            r"takes at most (0\.\d{6}) ETH at present, and each balance that is proven about (0\.\d{6}) ETH\.",
+            r"takes at most (0\.\d{6}) ETH at present, and each balance that is proven takes about (0\.\d{6}) ETH\.",
             to_begin,
         )
         assert match, to_begin

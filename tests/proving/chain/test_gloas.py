@@ -190,7 +190,9 @@ def told() -> list[str]:
     health = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
     sentences = [each for each in health["problems"] if "beacon history" in each]
     assert ("history_ends" in health["codes"]) == bool(sentences)
-    assert [each for each in shown()["notes"] if "beacon history" in each] == sentences
+    notes = [each for each in shown()["notes"] if "beacon history" in each]
+    # Only operators read the command.
+    assert notes == [sentence.partition(" The operator must run")[0] for sentence in sentences]
     return sentences
 
 
@@ -216,7 +218,7 @@ def test_an_old_registry_jumps_from_no_block_after_the_fork_until_it_is_replaced
     for number in (10, number_of(len(BEFORE)) + 1):
         batch = work_until_done(submit(key, of_chains(there=[number])), opened.here)
         assert batch.rejection_code == "block_too_old"
-        assert batch.rejection_reason.endswith(f"that goes back so far. {ends} {REMEDY}")
+        assert batch.rejection_reason.endswith(f"that goes back so far. {ends}")
     assert not Transaction.objects.filter(queries__isnull=False).exists()
 
     new = deploy(HERE, THERE, "--replace")
@@ -259,7 +261,7 @@ def test_an_old_registry_records_no_block_that_a_root_of_gloas_names(service_of_
     work(3)
     (sentence,) = waiting()
     assert sentence.startswith(f"The beacon history of the facts registry at {old} knows no block from slot {FORK} on")
-    assert sentence.endswith(REMEDY)
+    assert REMEDY not in sentence
     assert Transaction.objects.count() == sent
     deploy(HERE, THERE, "--replace")
     assert work_until_done(batch, opened.here).status == BatchStatus.DONE

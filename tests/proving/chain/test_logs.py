@@ -158,6 +158,39 @@ def test_a_transaction_or_log_that_its_block_lacks_is_rejected_with_a_code_of_it
     assert not Transaction.objects.exclude(to=DEPLOYER).exists()
 
 
+@pytest.mark.parametrize(
+    ("transactions", "code"),
+    [
+        ({"3": {"props": ["STATUS"]}}, "transaction_index_beyond"),
+        ({"2": {"logs": ["2"]}}, "log_index_beyond"),
+        ({"0": {"logs": ["5"]}, "1": {"props": ["STATUS"]}}, "log_index_beyond"),
+    ],
+)
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_what_a_final_block_lacks_is_rejected_as_soon_as_two_answers_agree(
+    service, client, key, settings, transactions, code, nodes
+):
+    number = block_with_logs(service)
+    body = asking_of(number, transactions)
+    with between(service.url, lambda _, reply: [reply]) as other:
+        if nodes > 1:
+            reconfigure(settings, f'"{service.url}"', f'"{service.url}", "{other}"')
+        early = submit(key, body)
+        assert {each["retryable"] for each in estimated_batches.estimate(client, key, body)["rejections"]} == {True}
+        work(3)
+        assert fresh(early).status == BatchStatus.RECEIVED
+        service.mine(200)
+        late = submit(key, body)
+        (rejection, *_) = estimated_batches.estimate(client, key, body)["rejections"]
+        assert (rejection["code"], rejection["retryable"]) == (code, False)
+        # The only node of a chain is asked twice.
+        for _ in range(3 - nodes):
+            assert fresh(late).status == BatchStatus.RECEIVED
+            work()
+        assert (fresh(late).status, fresh(late).rejection_code) == (BatchStatus.REJECTED, code)
+        assert not fresh(late).rejection_retryable
+
+
 def test_receipts_that_no_node_can_make_the_root_of_are_told(service, client, key, settings):
     number = block_with_logs(service)
 

@@ -81,7 +81,7 @@ def test_operators_alone_read_at_once_why_a_node_takes_no_transaction(strict, ke
     assert f"nonce {tx.nonce} of the signer {SIGNER}" in sentence
     assert sentence.endswith(f"; the node said: “{refusal[1]}”.")
     texts = public_texts(key, batch)
-    assert "can't be sent" in texts
+    assert "A signer of this service has a problem" in texts
     assert "the node said" not in texts
     assert refusal[1] not in texts
 

@@ -91,7 +91,8 @@ def test_the_properties_of_the_next_fork_are_proven(chain, there, settings, tmp_
     in_file = {row["property"]: row for row in csv.DictReader(io.StringIO(file))}
     assert in_file["BLOCK_ACCESS_LIST_HASH"]["word"] == "0x" + "0a" * 32
     assert in_file["SLOT_NUMBER"]["value"] == str(number)
-    assert shown_code.printed(shown_code.of_block(block)[-2:], chain.url, tmp_path) == [list_hash, number]
+    printed = shown_code.printed(shown_code.of_block(block)[-2:], chain.url, tmp_path)
+    assert [int(text, 0) for text in printed] == [list_hash, number]
     [query] = verify_bundle(
         json.dumps(bundle_of(batch, 1)), block_hashes={(sources.THERE, block): relaid.hash(block)}
     ).queries.values()
@@ -162,9 +163,14 @@ def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path,
         estimated = estimated_batches.estimate(client, key, of_there("block:5"))
         batch = work_until_done(submit(key, of_there("block:5")))
     sentence = f"Accounts of this chain have {len(fields)} fields instead of Ethereum's 4: they can't be proven."
-    assert [(rejection["code"], rejection["error"]) for rejection in estimated["rejections"]] == [
-        ("proof_unavailable", sentence)
-    ]
+    rejection = {
+        "code": "proof_unavailable",
+        "error": sentence,
+        "retryable": False,
+        "sourceChainId": str(sources.THERE),
+    }
+    assert estimated["rejections"] == [rejection]
+    assert not batch.rejection_retryable
     assert (estimated["sources"], estimated["gas"]["bound"], Transaction.objects.count()) == ([], 0, before)
     assert (batch.status, batch.rejection_code, batch.rejection_reason) == (
         BatchStatus.REJECTED,

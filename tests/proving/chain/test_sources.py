@@ -738,7 +738,7 @@ def another_address(_: Any, __: devchain.DevChain, settings: Any) -> None:
         ("rollup", no_block, 30, f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed"),
         ("rollup", another_send_root, 40, f"has no hash or a different hash for block 40 of chain {THERE}"),
         ("rollup", another_recorded, 45, f"source knows another block 50 of chain {THERE} than its nodes."),
-        ("rollup", another_address, 24, f"and chains.toml names {OTHER}. The operator must"),
+        ("rollup", another_address, 24, f"and chains.toml names {OTHER}."),
         ("games", another_address, 24, f"and chains.toml names {OTHER}. The operator must"),
         ("buffered", pushed_early, 20, f"chain {THERE} don't have block 99 yet. The path to block 20 starts there."),
     ],
@@ -969,7 +969,7 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     command = f"The operator must run: manage.py deploy_registry {HERE} {THERE} --replace"
     sentence = wait_of(chain)
     assert f"reads the facts registry at {old} for chain {parent.chain_id}, which is not the one in use." in sentence
-    assert sentence.endswith(command)
+    assert command not in sentence
     deploy(HERE, THERE, "--replace")
     assert chain_state.registry(THERE).address != relying
     assert_proven(chain, elsewhere.chain, batch, 40)
@@ -1051,6 +1051,25 @@ def test_a_change_that_the_contract_would_refuse_or_the_operator_has_stopped_is_
     with pytest.raises(CommandError, match="The operator has stopped sending"):
         change(contract, addresses[2:], signed_by=enough)
     assert Transaction.objects.count() == before
+
+
+@pytest.mark.long
+def test_a_change_that_is_not_confirmed_in_time_names_the_final_block(chain, there, settings, tmp_path, in_haste):
+    def first(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getBlockByNumber" and question["params"][0] == "finalized":
+            reply["result"] = chain.rpc("eth_getBlockByNumber", "0x0", False)
+        return [reply]
+
+    connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
+    contract = chain_state.registry(THERE).block_hash_source
+    reconfigure(settings, "confirmations = 1", 'confirmations = "finalized"')
+    # The chain is so long that its first block can't be its newest final one.
+    chain.mine(100)
+    with (
+        changed_replies(settings, chain, first),
+        pytest.raises(CommandError, match="final block of chain 31337 is 0, "),
+    ):
+        change(contract, [Account.from_key(KEYS[2]).address], signed_by=KEYS[:2])
 
 
 @pytest.mark.long

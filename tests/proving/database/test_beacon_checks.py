@@ -44,7 +44,7 @@ def test_each_node_is_told_of(check, node):
     with BeaconApi(node) as all_of_it, BeaconApi(replace(node, states={})) as some:
         lines, problems = check(DEAD, some.url, all_of_it.url)
         first, second, third = lines
-        assert first == "  Beacon node 1: 1 can't be reached"
+        assert first == "  Beacon node 1 can't be reached."
         final = "slot 89, of 2023-11-14 22:31 UTC, is final"
         assert second.startswith(f"  Beacon node {some.url[17:]}: {final}. No beacon node in beacon_urls of")
         assert third == f"  Beacon node {all_of_it.url[17:]}: {final}, and its state has 7 summaries."

@@ -75,6 +75,13 @@ def deliver_all(batch: Batch) -> None:
     raise AssertionError
 
 
+def deliver_due() -> None:
+    """Work until all events that are due now have been tried. One turn has little time for a receiver that fails."""
+    now = timezone.now()
+    while WebhookDelivery.objects.filter(next_try_at__lte=now).exists():
+        work()
+
+
 def rows(batch: Batch) -> list[WebhookDelivery]:
     return list(batch.webhook.deliveries.order_by("pk"))
 
@@ -288,6 +295,40 @@ def test_a_test_event_is_signed_and_sent_like_any_other_and_tried_again(db):
         assert verify_webhook(delivery.body, delivery.headers, secret).type == "webhook.test"
     page = " ".join(client_of(ALICE).get("/webhooks").text.split())
     assert page.index("HTTP 204: The receiver took it.") < page.index("HTTP 503: The receiver answered")
+
+
+def test_ten_failing_test_events_are_twenty_requests_and_none_is_repeated_within_a_minute():
+    with receiver(lambda _: 500) as hook:
+        for _ in range(10):
+            client_of(ALICE).post("/webhooks/test", {"url": hook.url})
+        deliver_due()
+        assert len(hook.received) == 10
+        for event in WebhookDelivery.objects.all():
+            assert minutes_to_next(event) >= 1
+        for _ in range(3):
+            WebhookDelivery.objects.exclude(next_try_at=None).update(next_try_at=timezone.now())
+            deliver_due()
+        assert len(hook.received) == 20
+    assert {event.status for event in WebhookDelivery.objects.all()} == {DeliveryStatus.FAILED}
+
+
+def test_a_delivery_that_a_user_sends_again_is_not_repeated_within_a_minute():
+    answers = iter([200, *[500] * 4])
+    with receiver(lambda _: next(answers)) as hook:
+        batch = with_webhook(hook.url, events=["STEP"])
+        complete(batch, StepKind.INITIAL_STATE)
+        deliver_all(batch)
+        for _ in range(2):
+            first = rows(batch)[0]
+            path = f"/webhook-deliveries/{first.message_id}/send-again"
+            assert Client().post(path, headers=header(batch.api_key)).status_code == 202
+            work()
+            assert minutes_to_next(rows(batch)[0]) >= 1
+
+
+def minutes_to_next(delivery: WebhookDelivery) -> float:
+    assert delivery.next_try_at
+    return (delivery.next_try_at - datetime.fromisoformat(delivery.attempts[-1]["at"])) / timedelta(minutes=1)
 
 
 def test_a_test_event_to_a_receiver_has_the_url_and_headers_of_its_newest_webhook(hook):

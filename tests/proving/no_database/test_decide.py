@@ -3,6 +3,7 @@
 import ast
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -101,14 +102,15 @@ SHORT, LIMIT = wait("transaction_out_of_gas", gas=99, limit=100, estimates=""), 
 IN_VAIN = Tries(count=4, highest=LIMIT, last=SHORT)
 
 
-def failed(what: observation.Observation, times: int, *facts: Fact) -> observation.Observation:
-    """Return the observation after so many transactions for these facts have run out of gas, one after another. Each
-    query is of a batch of its own.
+def failed(
+    what: observation.Observation, times: int, *facts: Fact, cause: FailureCause = FailureCause.OUT_OF_GAS
+) -> observation.Observation:
+    """Return the observation after so many transactions for these facts have failed, one after another. Each query is
+    of a batch of its own.
     """
     assert what.unproven
     transactions = [
-        FailedTransaction(NOW + timedelta(minutes=number), FailureCause.OUT_OF_GAS, 2**number * LIMIT, SHORT)
-        for number in range(times)
+        FailedTransaction(NOW + timedelta(minutes=number), cause, 2**number * LIMIT, SHORT) for number in range(times)
     ]
     more = [FailedFacts(transaction, [frozenset(facts)], True) for transaction in transactions]
     batches = {pk: f"batch {pk}" for pks in what.unproven.missing.values() for pk in pks}
@@ -349,6 +351,13 @@ def test_facts_that_failed_go_alone_and_with_a_higher_limit_from_the_third_try_o
     assert proofs_of(failed(both, 3, BALANCE)) == [({NONCE: [4]}, False, 0), ({BALANCE: [1]}, True, 600)]
     # Another batch asks for facts that have failed.
     assert proofs_of(failed(seen(both, missing={BALANCE: [4]}), 2, BALANCE)) == [({BALANCE: [4]}, True, 300)]
+
+
+def test_facts_that_reverted_after_reorgs_go_with_others_until_there_were_many():
+    both = seen(TRUSTED, missing={BALANCE: [1], NONCE: [4]})
+    outdated = partial(failed, cause=FailureCause.OUTDATED)
+    assert proofs_of(outdated(both, 16, BALANCE)) == proofs_of(both)
+    assert proofs_of(outdated(both, 17, BALANCE)) == [({NONCE: [4]}, False, 0)]
 
 
 def test_facts_that_failed_too_often_wait_and_hold_up_no_others():

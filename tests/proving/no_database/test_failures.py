@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from proving.facts import AccountFact
-from proving.failures import FailedFacts, FailedTransaction, Tries
+from proving.failures import FailedFacts, FailedTransaction, Tries, counted
 from proving.models import FailureCause
 from queries.columns import AccountField
 from queries.waits import wait
@@ -33,7 +33,7 @@ HISTORIES: dict[str, tuple[list[FailedTransaction], tuple[int, int, int]]] = {
     "sent together": ([at(1, GAS, 100), at(1, GAS, 300), at(1, GAS, 200)], (1, 0, 0)),
     "two tries of several": ([at(1, GAS, 100), at(1, GAS, 300), at(2, GAS, 90), at(2, GAS, 450)], (2, 0, 675)),
     "two reverts": ([at(1, REVERTED, 100), at(2, REVERTED, 100)], (2, 2, 0)),
-    "two that reorganisations explain": ([at(1, OUTDATED, 100), at(2, OUTDATED, 100)], (2, 0, 0)),
+    "two that reorganisations explain, if they count": ([at(1, OUTDATED, 100), at(2, OUTDATED, 100)], (2, 0, 0)),
     "a revert beside others": ([at(1, OUTDATED, 100), at(2, REVERTED, 100), at(3, GAS, 150)], (3, 1, 225)),
 }
 
@@ -43,6 +43,23 @@ def test_tries_are_counted_by_what_was_sent_together_and_by_its_limit(failed, ex
     tries = Tries.of((each, True) for each in failed)
     assert (tries.count, tries.reverts, tries.least_limit) == expected
     assert tries.is_over == (expected[0] >= 4 or expected[1] >= 2)
+
+
+REORGS = [at(minute, OUTDATED, 100) for minute in range(1, 17)]
+
+
+@pytest.mark.parametrize(
+    ("failed", "places"),
+    [
+        (REORGS, []),
+        ([*REORGS, REORGS[0]], []),
+        ([REORGS[0], at(2, REVERTED, 100), at(3, GAS, 100), REORGS[3]], [1, 2]),
+        ([*REORGS, at(17, OUTDATED, 100)], [*range(17)]),
+    ],
+    ids=["sixteen", "two sent together", "with others", "seventeen"],
+)
+def test_reverts_that_reorganisations_explain_are_no_tries_unless_there_are_many(failed, places):
+    assert counted(dict(enumerate(failed))) == places
 
 
 def test_the_limit_of_a_shared_transaction_is_no_measure():

@@ -1,12 +1,14 @@
 """Labels of batches in the API: submission, answers, filters and events."""
 
 import json
+import unicodedata
 
 import pytest
 from django.test import Client
 
 from queries.models import Batch, WebhookDelivery
 from tests.explorer.batches import reject
+from tests.factories import client_of
 from tests.queries.submissions import faults
 from tests.service import ALICE, BOB, a_key, header, request, submit
 
@@ -45,7 +47,16 @@ def test_every_answer_about_a_batch_has_its_label(client: Client, key):
 
 @pytest.mark.parametrize(
     "label",
-    ["", "  ", "a" * 101, "a\nb", "\0", "\x1b[31m", "evil\u202egnp", "\u2066x", "\u200b", 7, ["a"], {"a": "b"}],
+    [
+        *("", "  ", "a" * 101, "a\nb", "\0", "\x1b[31m", "evil\u202egnp", "\u2066x", "\u200b", 7, ["a"], {"a": "b"}),
+        *(
+            "Z" + "\u0301" * 99,
+            "e" + "\u0301" * 5,
+            "o" + "\u20dd" * 5,
+            "a" + "\u0e49" * 5,
+            "\u0915" + "\u0951\u093e" * 5,
+        ),
+    ],
     ids=ascii,
 )
 def test_a_label_that_nobody_could_read_is_refused(client: Client, key, label):
@@ -53,6 +64,26 @@ def test_a_label_that_nobody_could_read_is_refused(client: Client, key, label):
     assert code == "invalid_request"
     assert sentence.startswith("A label has 1 to 100 visible characters")
     assert not Batch.objects.exists()
+
+
+SCRIPTS = {
+    "Thai": "\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48 \u0e19\u0e49\u0e33",
+    "Vietnamese": "Ti\u1ebfng Vi\u1ec7t",
+    "Hebrew": "\u05e9\u05bc\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd",
+    "Devanagari": "\u0915\u094d\u0937\u0924\u094d\u0930\u093f\u092f\u0903 \u095b\u093f\u0902\u0926\u0917\u0940",
+    "Burmese": "\u101c\u103b\u103e\u102d\u102f\u1037\u101d\u103e\u1000\u103a",
+    "Tibetan": "\u0f56\u0f66\u0f92\u0fb2\u0f74\u0f56\u0f66",
+    "Arabic": "\u0671\u0644\u0631\u0651\u064e\u062d\u0652\u0645\u064e\u0640\u0670\u0646\u0650",
+    "Emoji": "1\ufe0f\u20e3 \U0001f44d\U0001f3fd \u2764\ufe0f",
+}
+
+
+@pytest.mark.parametrize("label", SCRIPTS.values(), ids=SCRIPTS)
+def test_a_label_in_any_script_is_taken_and_shown(client: Client, key, label):
+    label = unicodedata.normalize("NFC", label)
+    batch = submit(key, {**request(ALICE, block=1), "label": unicodedata.normalize("NFD", label)})
+    assert client.get(f"/explorer/query/{batch.pk}.json").json()["label"] == label
+    assert f">{label}<" in client_of(ALICE).get("/explorer").text
 
 
 def test_a_label_is_no_api_key(client: Client, key):

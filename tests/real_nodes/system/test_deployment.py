@@ -17,6 +17,7 @@ from tests import service
 from tests.proving.sources import KEYS
 from tests.real_nodes.deploying import mining
 from tests.real_nodes.driven_geth import CHAIN_ID, DrivenGeth
+from tests.real_nodes.driven_node import give
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.geth]
 
@@ -70,7 +71,7 @@ def to_begin(node: DrivenGeth) -> tuple[int, int]:
 
 
 def send(node: DrivenGeth, wei: int) -> None:
-    node.give(SIGNER.address, wei)
+    give(node, SIGNER.address, wei)
     node.mine()
 
 

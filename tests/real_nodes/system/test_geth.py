@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -151,10 +152,12 @@ def search(client: Client, key: ApiKey, contract: str) -> Any:
     return answers[-1].json()
 
 
+@pytest.mark.parametrize("flags", [[], ["--rpc.gascap=150000"]], ids=["", "little gas"])
+@pytest.mark.parametrize("namespaces", ["eth", "eth,debug"])
 @pytest.mark.parametrize("program", [GETH, GETH_1_16], ids=["newest", "1.16"])
-def test_slots_are_found_without_a_tracer(db, client, key, settings, tmp_path, program):
+def test_slots_are_found_by_lists(db, client, key, settings, tmp_path, program, namespaces, flags):
     """geth 1.16 makes no list of slots for a caller that can't pay for the gas."""
-    node = DrivenGeth(CHAIN_ID, program=program, namespaces="eth")
+    node = DrivenGeth(CHAIN_ID, program=program, namespaces=namespaces, flags=flags)
     for address, code in _VIEWS.items():
         node.genesis["alloc"][address] = {"balance": "0x0", "code": code, "storage": {f"0x{7:064x}": f"0x{42:064x}"}}
     with node:
@@ -165,6 +168,9 @@ def test_slots_are_found_without_a_tracer(db, client, key, settings, tmp_path, p
             (slot,) = found["slots"]
             assert (slot["account"].lower(), slot["slot"], slot["value"]) == (_HOLDER, f"0x{7:064x}", "42")
             assert found["foundBy"] == "eth_createAccessList"
+        if program == GETH_1_16:
+            with pytest.raises(NodeErrorReply, match=re.escape(geth_answers.NO_FUNDS)):
+                node.rpc("eth_createAccessList", {"from": f"0x{1:040x}", "to": _HOLDER, "gas": hex(1 << 20)}, "latest")
 
 
 def proves_first_block(node: DrivenGeth) -> bool:
@@ -327,7 +333,8 @@ def test_amsterdam_s_properties_of_a_header_are_read_from_csv_and_in_typescript(
             assert (in_file[names[0]]["word"], in_file[names[1]]["value"]) == (list_hash, str(slot))
             (folder := tmp_path / str(number)).mkdir()
             programs = shown_code.of_block(number)
-            assert shown_code.printed(programs, node.url, folder) == [int(list_hash, 16), slot]
+            printed = [int(text, 0) for text in shown_code.printed(programs, node.url, folder)]
+            assert printed == [int(list_hash, 16), slot]
 
 
 # --- Costs ------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """The web server and a worker on PostgreSQL as operators run them. The database may go away."""
 
+import os
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,8 +12,8 @@ import pytest
 import requests
 
 from demo import client
-from demo.installation import CHAIN_ID, CHAINS_TOML, Service
-from devnet.devchain import ACCOUNTS, DevChain
+from demo.installation import CHAIN_ID, CHAINS_TOML, MANAGE, Service
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from devnet.servers import Postgres
 from tests.chain_fixtures import chain_fixture
 from tests.factories import until
@@ -169,6 +171,20 @@ def test_a_read_only_database_stores_nothing_and_answers_the_rest(service, serve
             admin.execute("ALTER DATABASE postgres RESET default_transaction_read_only")
             end_others(admin)
     prove(service, key, chain)
+
+
+def test_check_deploy_opens_one_connection(server, tmp_path):
+    with psycopg.connect(server.url("template1"), autocommit=True) as watching:
+        watching.execute("CREATE DATABASE checked")
+        env = {"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path), "DATABASE_URL": server.url("checked")}
+        command = [*MANAGE, "check", "--deploy"]
+        done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False, timeout=60)
+        assert "accounts.E004" in done.stderr
+        # The server counts a session when it ends.
+        ended = "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'checked'"
+        until(lambda: watching.execute(ended).fetchone() == (True,), "the end of the connections")
+        counted = watching.execute("SELECT sessions FROM pg_stat_database WHERE datname = 'checked'").fetchone()
+        assert counted == (1,)
 
 
 def test_a_database_that_takes_no_more_connections_is_said_to_be_away(service, server, chain, key):

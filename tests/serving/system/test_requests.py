@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ import pytest
 import requests
 from django.test import Client
 
-from devnet.devchain import PROJECT
+from devnet.devchain import ACCOUNTS, PROJECT
 from tests.serving.askers import Asker, askers
 from tests.serving.batches import BODY, database, submit
 from tests.serving.process import ANSWER_SECONDS, Answer, ask, read_answer, serving
@@ -63,6 +63,41 @@ def test_the_scheme_is_believed_behind_a_tls_proxy_alone(tmp_path, behind_proxy,
         # Proxies don't send these fields, so they wouldn't overwrite a client's.
         for field in (b"X_Forwarded_Proto: https", b"X-Forwarded-Ssl: on", b"X-Forwarded-Protocol: ssl"):
             assert ask(server.port, request(b"GET /sign-in HTTP/1.1", field)).status == 301
+
+
+# --- Cookies of several programs on a host ----------------------------------------------------------------------------
+
+FOREIGN = {"sessionid": "of another program", "csrftoken": "c" * 32, "messages": "m:1:x"}
+
+
+def sign_in(browser: requests.Session, url: str) -> int:
+    page = browser.get(f"{url}/sign-in").text
+    token = re.findall(r'csrfmiddlewaretoken" value="(\w+)"', page)[0]
+    signed_in = browser.post(f"{url}/sign-in/development", {"csrfmiddlewaretoken": token}, allow_redirects=False)
+    return signed_in.status_code
+
+
+@pytest.mark.long
+def test_services_and_other_programs_on_a_host_leave_each_other_signed_in(tmp_path):
+    for folder in (first := tmp_path / "first", second := tmp_path / "second"):
+        folder.mkdir()
+    # The address that people type may have another port than the server's.
+    with serving(first, BASE_URL="http://127.0.0.1:8001") as one, serving(second, BASE_URL="http://127.0.0.1") as two:
+        urls = [f"http://127.0.0.1:{server.port}" for server in (one, two)]
+        browser = requests.Session()
+        browser.cookies.update(FOREIGN)
+
+        def keys() -> list[int]:
+            return [browser.get(f"{url}/keys", headers={"accept": "application/json"}).status_code for url in urls]
+
+        assert [sign_in(browser, urls[0]), *keys()] == [302, 200, 401]
+        assert [sign_in(browser, urls[1]), *keys(), *keys()] == [302, 200, 200, 200, 200]
+        of_services = {f"bqs-{port}-{name}" for port in (8001, 80) for name in ("sessionid", "csrftoken")}
+        assert {*browser.cookies.keys()} == {*FOREIGN, *of_services}
+        token = {"X-CSRFToken": browser.cookies["bqs-8001-csrftoken"]}
+        assert browser.post(f"{urls[0]}/sign-out", headers=token, allow_redirects=False).status_code == 302
+        assert keys() == [401, 200]
+        assert {name: browser.cookies[name] for name in FOREIGN} == FOREIGN
 
 
 # --- Host names -------------------------------------------------------------------------------------------------------
@@ -231,8 +266,116 @@ def test_no_name_of_a_charset_stays_in_memory(web):
     assert any(kept(first) < 500_000 for first in (1000, 2000, 3000))
 
 
-def test_a_parameter_with_an_unknown_charset_breaks_nothing(web):
-    assert ask(web.port, request(b"GET /livez HTTP/1.1", b"Content-Type: text/plain; x*=nonsense''y")).status == 200
+CHARSETS = (
+    *("idna", "rot13", "punycode", "undefined", "zip", "base64", "hex", "uu", "quopri", "bz2", "mbcs", "nonsense"),
+    *("utf-16", "utf-32", "utf-7", "unicode_escape", "raw_unicode_escape", "cp037", "latin-1", "x" * 900, "\xe9", ""),
+)
+PATHS = ("/", "/livez", "/chain-connections", "/static/x", "/nothing")
+
+
+def statuses(port: int, *fields: str, paths: Sequence[str] = PATHS) -> dict[str, int]:
+    raw = [field.encode("latin-1") for field in fields]
+    return {path: ask(port, request(f"GET {path}?x=%ff HTTP/1.1".encode(), *raw)).status for path in paths}
+
+
+@pytest.mark.parametrize("name", ["charset=", "Charset =", "charset*=", "charset*0*=", 'a="b;c";charset=', "Accept"])
+def test_no_charset_of_a_header_field_changes_an_answer(web, name):
+    plain = statuses(web.port)
+    for charset in CHARSETS:
+        # Pages of errors depend on the types that the client accepts.
+        fields = (
+            f"Accept: */*, text/html; x*={charset}''%ff" if name == "Accept" else f"Content-Type: x; {name}{charset}"
+        )
+        assert statuses(web.port, fields) == plain, charset
+
+
+def posted(port: int, path: str, kind: str) -> int:
+    body = json.dumps({"address": ACCOUNTS[0][0], "chainId": "31337"}).encode()
+    fields = f"Content-Type: {kind}".encode("latin-1"), b"Content-Length: %d" % len(body)
+    return ask(port, request(f"POST {path} HTTP/1.1".encode(), *fields, body=body)).status
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "text/plain"])
+def test_a_body_is_utf_8_whatever_its_type_says(web, kind):
+    for path in ("/sign-in/message", "/submit-batch-query", "/new-batch", "/nothing"):
+        plain = posted(web.port, path, kind)
+        assert plain < 500
+        for charset in CHARSETS:
+            assert posted(web.port, path, f"{kind}; charset={charset}") == plain, charset
+
+
+def test_a_body_in_another_charset_is_not_json(web):
+    text = json.dumps({"address": ACCOUNTS[0][0], "chainId": "31337"})
+    with requests.Session() as session:
+        session.get(f"{web.url}/sign-in", timeout=ANSWER_SECONDS)
+        fields = {"X-CSRFToken": session.cookies["bqs-80-csrftoken"], "Content-Type": "application/json"}
+
+        def status(charset: str) -> int:
+            body = text.encode(charset)
+            answer = session.post(f"{web.url}/sign-in/message", body, headers=fields, timeout=ANSWER_SECONDS)
+            return answer.status_code
+
+        assert [status(charset) for charset in ("utf-8", "utf-16", "utf-32", "utf-16-le")] == [200, 400, 400, 400]
+
+
+def test_no_charset_of_a_part_of_a_form_is_an_error_of_the_service(web):
+    with requests.Session() as session:
+        session.get(f"{web.url}/sign-in", timeout=ANSWER_SECONDS)
+        token = session.cookies["bqs-80-csrftoken"]
+
+        def status(charset: str, part: str) -> int:
+            fields = {"Content-Type": f"multipart/form-data; charset={charset}; boundary=B", "X-CSRFToken": token}
+            body = f"--B\r\nContent-Disposition: form-data; {part}\r\n\r\n\xff%ff\r\n--B--\r\n".encode("latin-1")
+            encoded = {name: value.encode("latin-1") for name, value in fields.items()}
+            return session.post(f"{web.url}/new-batch", body, headers=encoded, allow_redirects=False).status_code
+
+        for charset in CHARSETS:
+            for part in (
+                f'name="a"\r\nContent-Type: text/plain; charset={charset}',
+                f'name="file"; filename="a"\r\nContent-Type: text/csv; charset={charset}',
+                f"name*={charset}''%ff",
+                f"name=file; filename*={charset}''%ff",
+            ):
+                # The form is read before the visitor's session.
+                assert status(charset, part) == 401, part
+        # Django's parser can't sort these.
+        assert status("utf-8", "name*=utf-8''a; name*0=b") == 400
+
+
+@pytest.mark.parametrize("value", ["x*; x*0=1", "x*=a; x*0=b", "x*0*=nonsense''y; x*", "x*=nonsense''y"])
+def test_a_malformed_parameter_breaks_nothing(web, value):
+    assert {ask(web.port, request(b"GET /nothing HTTP/1.1")).status} == {404}
+    for field in ("Accept: a/b; ", "Accept: */*, text/html;", "Content-Type: text/plain; "):
+        assert statuses(web.port, field + value, paths=["/nothing", "/livez"]) == {"/nothing": 404, "/livez": 200}
+
+
+# --- Conditions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_wants_no_version_gets_304_in_place_of_200(web):
+    with requests.Session() as session:
+
+        def ask_for(method: str, path: str, **fields: str) -> requests.Response:
+            return session.request(method, web.url + path, headers=fields, timeout=ANSWER_SECONDS)
+
+        (static,) = {*re.findall(r"/static/site\.\w+\.css", ask_for("GET", "/").text)}
+        found = ("/", "/chains.json", "/explorer.csv?x=1", "/chain-connections", "/livez", "/api/openapi.json", static)
+        for path in (*found, "/nothing", "/static/nothing", "/batch-query-status?batchQueryId=1"):
+            for method in ("GET", "HEAD"):
+                plain = ask_for(method, path)
+                assert (plain.status_code == 200) == (path in found), path
+                none = ask_for(method, path, **{"If-None-Match": "* "})
+                assert none.status_code == (304 if path in found else plain.status_code), path
+                assert (none.content == b"") == (path in found or method == "HEAD")
+                for name in ("ETag", "Vary", "Cache-Control", "Access-Control-Allow-Origin"):
+                    assert none.headers.get(name) == plain.headers.get(name), name
+                for other in ('"*"', "*, *"):
+                    assert ask_for(method, path, **{"If-None-Match": other}).status_code == plain.status_code
+        ask_for("GET", "/sign-in")
+        fields = {"X-CSRFToken": session.cookies["bqs-80-csrftoken"], "If-None-Match": "*"}
+        form = {"address": ACCOUNTS[0][0], "chainId": "31337"}
+        answer = session.post(f"{web.url}/sign-in/message", form, headers=fields, timeout=ANSWER_SECONDS)
+        assert answer.status_code == 200
 
 
 # --- Reloads ----------------------------------------------------------------------------------------------------------

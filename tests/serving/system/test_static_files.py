@@ -3,14 +3,23 @@
 import json
 import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import requests
 from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.management import call_command
 
 from config import settings as project
 from devnet.devchain import PROJECT
+from tests.fresh_installation import fresh_installation
+from tests.serving.process import ANSWER_SECONDS, WebServer, serving
 
 pytestmark = pytest.mark.outside
 
@@ -61,3 +70,89 @@ def test_idiomorph_is_what_the_npm_lock_pins():
     assert {file.name for file in ours.iterdir()} == {"LICENSE", "idiomorph-ext.min.js"}
     for name, source in (("LICENSE", "LICENSE"), ("idiomorph-ext.min.js", "dist/idiomorph-ext.min.js")):
         assert (ours / name).read_bytes() == (installed / source).read_bytes()
+
+
+# --- Files that are not collected -------------------------------------------------------------------------------------
+
+SENTENCE = (
+    "The pages' files of this version are missing in STATE_DIR: run manage.py collectstatic with the web server's "
+    "STATE_DIR, then restart the web server."
+)
+
+
+def get(server: WebServer, path: str) -> requests.Response:
+    return requests.get(server.url + path, headers={"Accept": "text/html"}, timeout=ANSWER_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def without_files(tmp_path_factory) -> Iterator[WebServer]:
+    folder = tmp_path_factory.mktemp("web")
+    with serving(folder, static=str(folder / "collected")) as server:
+        yield server
+
+
+def test_a_server_without_the_files_says_so_is_not_ready_and_serves_plain_pages(without_files):
+    unready = get(without_files, "/readyz")
+    assert (unready.status_code, unready.json()) == (503, {"status": "unready", "problem": SENTENCE})
+    folder = without_files.installation.folder / "static"
+    assert f"{SENTENCE} The folder is {folder}." in without_files.log(until=SENTENCE)
+    pages = {"/": 200, "/sign-in": 200, "/explorer": 200, "/api/docs": 200, "/nothing": 404}
+    pages |= {"/livez": 200, "/chain-connections": 200, "/chains.json": 200}
+    assert {path: get(without_files, path).status_code for path in pages} == pages
+    assert "Traceback" not in without_files.log(until="/chains.json")
+
+
+@pytest.mark.long
+def test_files_that_are_collected_later_help_after_a_restart(tmp_path):
+    folder = tmp_path / "collected"
+    with serving(tmp_path, static=str(folder)) as server:
+        folder.symlink_to(fresh_installation(tmp_path).static)
+        assert get(server, "/readyz").status_code == 503
+        server.installation.process("web").send(signal.SIGHUP)
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while get(server, "/readyz").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        (style,) = {*re.findall(r"/static/site\.\w+\.css", get(server, "/").text)}
+        assert get(server, style).status_code == 200
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "staticfiles.json").unlink(),
+        lambda folder: (folder / "js" / "live.js").unlink(),
+        lambda folder: (folder / "site.css").write_text("/* of another version */"),
+        lambda folder: (folder / "admin" / "css" / "base.css").write_text(""),
+    ],
+    ids=["no manifest", "no script", "another style", "another Django"],
+)
+def test_files_of_another_version_are_reported(tmp_path, change: Callable[[Path], object]):
+    folder = tmp_path / "collected"
+    shutil.copytree(fresh_installation(tmp_path).static, folder)
+    change(folder)
+    with serving(tmp_path, static=str(folder)) as server:
+        assert get(server, "/readyz").json()["problem"] == SENTENCE
+        assert get(server, "/").status_code == 200
+
+
+@pytest.mark.long
+def test_check_deploy_wants_the_database_and_the_files(tmp_path):
+    def manage(*arguments: str) -> subprocess.CompletedProcess[str]:
+        env = {"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path), "BASE_URL": "https://example.org"}
+        command = [sys.executable, "manage.py", *arguments]
+        return subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+    check = ("check", "--deploy", "--fail-level", "WARNING")
+    before = manage(*check)
+    assert (before.returncode, before.stderr) == (
+        1,
+        "CommandError: The database can't be opened: unable to open database file\n",
+    )
+    manage("migrate")
+    without = manage(*check)
+    assert without.returncode == 1
+    assert f"(accounts.E004) {SENTENCE}\n\tHINT: The folder is {tmp_path / 'static'}." in without.stderr
+    manage("collectstatic", "--no-input")
+    assert manage(*check).returncode == 0

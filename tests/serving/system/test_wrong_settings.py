@@ -1,8 +1,11 @@
 """A wrong setting ends the start with one sentence."""
 
 import os
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -134,6 +137,50 @@ def test_a_database_that_can_not_be_used_is_said_without_its_password(tmp_path):
     done = start("manage.py", tmp_path, DATABASE_URL="mysql://user:secret@host/name")
     assert done.returncode == 1
     assert done.stderr == "DATABASE_URL must be postgresql://user:password@host:port/database.\n"
+
+
+@pytest.mark.long("worker", "web", "attester", "celery")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_of_a_database_that_only_other_programs_know_end_the_start(tmp_path, command):
+    url = "postgresql://user:secret@127.0.0.1:1/name?sslmode=disable&schema=public&pgbouncer=true&pool=no"
+    done = start(command, tmp_path, DATABASE_URL=url)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "DATABASE_URL has options that PostgreSQL's library libpq doesn't know: pgbouncer, pool, schema. "
+        "Leave them out."
+    )
+    assert "secret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["migrate"], ["check", "--deploy"]])
+def test_a_database_that_does_not_answer_is_connected_to_once_and_said_in_a_sentence(tmp_path, arguments):
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as threads:
+        port = server.getsockname()[1]
+        connections: list[socket.socket] = []
+
+        def close_all() -> None:
+            with suppress(OSError):
+                while True:
+                    connections.append(server.accept()[0])
+                    connections[-1].close()
+
+        threads.submit(close_all)
+        url = f"postgresql://user:secret@127.0.0.1:{port}/name?sslmode=disable&gssencmode=disable"
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=PROJECT,
+            env={"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path), "DATABASE_URL": url},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        server.shutdown(socket.SHUT_RDWR)
+    assert (done.returncode, done.stdout, len(connections)) == (1, "", 1)
+    assert done.stderr.startswith("CommandError: The database can't be opened: connection failed: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert "secret" not in done.stderr
 
 
 @pytest.mark.long("https://:secret@broker", "redis://:sec/ret@broker")

@@ -40,6 +40,7 @@ from batch_query_client.command_line.output import (
     cost,
     currencies,
     fact_value,
+    namespace_of,
     print_facts,
     print_fields,
     print_json,
@@ -63,6 +64,7 @@ _STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED", "CANCELL
 _LARGEST_PAGE = 100
 # Seconds to wait for a service that is down, while a command waits for a batch.
 _WATCH_PATIENCE = 300
+_BALANCE = "balanceOf(address)"
 
 
 @click.command()
@@ -91,6 +93,9 @@ def submit(
     service = credentials.service(url, patience=_WATCH_PATIENCE if wait else credentials.PATIENCE_SECONDS)
     body = _body(options, service)
     with body.naming_lines():
+        # With a key of the user's, the batch may exist already.
+        if idempotency_key is None:
+            _check(body, url)
         batch = service.submit_body(body.document, idempotency_key=idempotency_key)
     page = f"The page of batch {batch.id} is {batch.page}"
     if wait:
@@ -101,6 +106,18 @@ def submit(
     else:
         click.echo(batch.id)
         say(page)
+
+
+def _check(body: BatchBody, url: str | None) -> None:
+    """Raise `InvalidRequest` if the estimate says that the batch would be rejected, and that no later try helps."""
+    try:
+        estimate = credentials.service(url, patience=0).estimate_body(body.document)
+    except client.BatchQueryError:
+        return  # The submission tells what is wrong.
+    for rejection in estimate.rejections:
+        if not rejection.retryable:
+            sentence = f"Nothing was submitted, because the service would reject the batch. {rejection.error}"
+            raise client.InvalidRequest(sentence, status=422, code=rejection.code)
 
 
 def _body(options: BatchOptions, service: client.BatchQueryService, connections: Connections = tuple) -> BatchBody:
@@ -139,9 +156,11 @@ def _of_token(options: BatchOptions, service: client.BatchQueryService) -> Batch
         raise click.UsageError("Name either a token's balance, or other facts.")
     if names := [holder for holder in options.holders if not re.fullmatch("0x[0-9a-fA-F]{40}", holder)]:
         raise click.UsageError(f"--holder takes addresses, and {names[0]!r} is none.")
-    first, *others = options.holders
+    # A key that is the token's own address may be the contract itself, so it shows no holder's place.
+    token = options.token.casefold()
+    first, *others = sorted(options.holders, key=lambda holder: holder.casefold() == token)
     block = read_block(options.block or "latest")
-    found = service.find_slots(options.token, "balanceOf(address)", first, chain=options.chain, block=block)
+    found = service.find_slots(options.token, _BALANCE, first, chain=options.chain, block=block)
     slot = found.slots[0]
     if not slot.is_answer:
         raise click.UsageError(
@@ -152,15 +171,67 @@ def _of_token(options: BatchOptions, service: client.BatchQueryService) -> Batch
     name = slot.slot_name
     if name and first[2:].casefold() not in json.dumps(name).casefold():
         raise client.UnexpectedAnswer("The service names a slot that isn't of this holder.")
-    if others and (name is None or [str(key).casefold() for key in name.get("keys", ())] != [first.casefold()]):
+    by_holder = _is_by_holder(slot, token, first)
+    if others and not (name and by_holder and slot.layout != "solady"):
         raise click.UsageError("The holder is no key of the slot's name, so each --holder needs a batch of its own.")
-    at = slot.slot if slot.account.casefold() == options.token.casefold() else f"{slot.slot} of {slot.account}"
+    at = slot.slot if slot.account.casefold() == token else f"{slot.slot} of {slot.account}"
     decimals = found.hints.decimals
     units = "" if decimals is None else f" Divide the balance by 10^{decimals}, as the contract says."
     say(f"The balance of {first} at block {found.block_number} is {slot.value}, in {at} ({slot.layout}).{units}")
+    say(f"A contract reads it with {_in_solidity(slot, is_by_holder=by_holder)}")
+    _say_places(found)
+    if name is None and slot.part and not slot.part.is_whole:
+        name = {"slot": slot.slot, "keys": [], "call": _BALANCE, "part": slot.part.model_dump()}
     slots = [slot.slot] if name is None else [json.dumps(name), *(json.dumps(name | {"keys": [one]}) for one in others)]
     block_number = str(found.block_number)
     return replace(options, token=None, holders=(), accounts=[slot.account], slots=slots, block=block_number)
+
+
+def _is_by_holder(slot: client.SlotOfCall, token: str, holder: str) -> bool:
+    """Return whether the slot follows from the holder alone: by the only key of its name, or in Solady's layout.
+
+    A key that is the contract's own address may be the contract itself, whoever the holder is.
+    """
+    if holder.casefold() in {token, slot.account.casefold()}:
+        return False
+    keys = [str(key).casefold() for key in (slot.slot_name or {}).get("keys", ())]
+    return slot.layout == "solady" or keys == [holder.casefold()]
+
+
+def _in_solidity(slot: client.SlotOfCall, *, is_by_holder: bool) -> str:
+    """Return the code that reads a balance with the Solidity library, for any holder if `is_by_holder`."""
+    base = str((slot.slot_name or {}).get("slot"))
+    place = f"bytes32({slot.slot})"
+    if is_by_holder and slot.layout == "solady":
+        place = "ProvenFacts.soladySlot(0x87a211a2, holder)"
+    elif is_by_holder and re.fullmatch("0x[0-9a-f]{1,64}", base):
+        function = "mappingSlot" if slot.layout == "solidity" else "vyperMappingSlot"
+        place = f"ProvenFacts.{function}({base}, holder)"
+    word = f"registry.slotAt({slot.account}, blockNumber, {place})"
+    part = slot.part
+    if part is None or part.is_whole:
+        return f"uint256({word})"
+    function = "signedPart" if part.form == "signed" else "part"
+    number = f"ProvenFacts.{function}({word}, {part.offset}, {part.size})"
+    match part.form:
+        case "bool":
+            return f"{number} != 0 ? 1 : 0"
+        case "left":
+            return f"{number} << {256 - part.size}"
+    return number
+
+
+def _say_places(found: client.FoundSlots) -> None:
+    """Say which bits of a word are the answer, which namespaces slots are in, and that a node alone says so."""
+    if len(found.confirmed_by) == 1:
+        say(f"Only the node {found.confirmed_by[0]} confirms this.")
+    for slot in found.slots:
+        if slot.is_answer and slot.part and not slot.part.is_whole:
+            last = slot.part.offset + slot.part.size - 1
+            say(f"The answer is the part in bits {slot.part.offset} to {last} of the word {hex_data(slot.word)}.")
+        base = str((slot.slot_name or {}).get("slot"))
+        if known := namespace_of(base):
+            say(f"{base} is {known}.")
 
 
 @click.command("find-slots")
@@ -206,10 +277,11 @@ def find_slots(
         ],
     )
     say(f"Found at block {found.block_number} by {found.found_by}.")
+    _say_places(found)
     for other in found.depends_on:
         say(f"It depends on {_slot_name(other.slot_name, other.slot)} of {other.account}: {other.role}.")
     if any(slot.only_at_this_block for slot in found.slots):
-        say("The slot is an array's last element. When the array grows, another slot is the last.")
+        say("Other words choose the slot, such as an array's length. When they change, another slot has the answer.")
 
 
 def _value_or_word(slot: client.SlotOfCall) -> str:

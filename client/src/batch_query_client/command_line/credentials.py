@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Seconds for retries. The limit is short because a person waits. Scripts can set BQS_PATIENCE instead.
 PATIENCE_SECONDS = 15
+# Seconds for retries if the service says when to ask again. Its limits last up to a minute.
+_ADVISED_SECONDS = 75
 _KEYRING_SERVICE = "batch-query-service"
 
 
@@ -41,13 +43,16 @@ def folder() -> Path:
 def service(url: str | None, *, needs_key: bool = True, patience: float = PATIENCE_SECONDS) -> client.BatchQueryService:
     """Return the service. Raises `click.UsageError` if its URL is not known, and `MissingKey` if its key isn't.
 
-    Temporary failures are retried for `patience` seconds, or for BQS_PATIENCE.
+    Temporary failures are retried for `patience` seconds, and longer if the service says when to ask again, or for
+    BQS_PATIENCE. With a patience of 0, nothing is retried.
     """
     at = service_url(url)
     key = api_key(at)
     if needs_key and not key:
         raise MissingKey(f"There is no API key for {at}. Run `bqs login {at}`, or set BQS_API_KEY.")
-    return client.BatchQueryService(at, api_key=key, patience=client.Patience(patience_seconds(patience)))
+    advised = 0 if os.environ.get("BQS_PATIENCE") or not patience else _ADVISED_SECONDS
+    limits = client.Patience(patience and patience_seconds(patience), advised_seconds=advised)
+    return client.BatchQueryService(at, api_key=key, patience=limits)
 
 
 def patience_seconds(default: float = PATIENCE_SECONDS) -> float:

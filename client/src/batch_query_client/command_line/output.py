@@ -6,6 +6,7 @@ All commands load this module, even --help, so rich and pydantic are loaded only
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import batch_query_client as client
+from batch_query_client.amounts import is_amount
 from batch_query_client.plain_text import hex_data, plain
 from batch_query_client.questions import NUMBERS
 
@@ -56,7 +58,7 @@ def _plain_value(value: Any) -> Any:
 def _as_listed(fact: client.Fact) -> dict[str, Any]:
     """Return a fact in the form of `GET /facts`. The fact may come from a batch or from the chain."""
     listed = _listed(fact.model_dump(by_alias=True, exclude={"timestamp", "call"}))
-    # The service lists a slot's word as a number too.
+    # The service lists a slot's word, or its stated part, as a number too.
     number = str(fact.value) if fact.word is not None and (fact.is_number or fact.property == "SLOT") else None
     call = fact.call and {"to": fact.call.to, "data": hex_data(fact.call.data)}
     return listed | {"slotName": fact.slot_name, "value": number, "call": call}
@@ -168,7 +170,7 @@ def cost(wei: int, currency: str = _ETH) -> str:
 
 
 _LONGEST_KEY = 20
-_BITS_OF_ADDRESS, _BITS_OF_WORD = 160, 256
+_BITS_OF_ADDRESS = 160
 
 
 # --- Facts ------------------------------------------------------------------------------------------------------------
@@ -208,7 +210,9 @@ def _name_in_short(name: Mapping[str, Any]) -> str:
     keys = [_key_in_short(key) for key in name.get("keys") or ()]
     if call := name.get("call"):
         return " ".join([f"slot said to be {str(call).partition('(')[0]}", ", ".join(keys)]).rstrip()
-    return f"slot {name.get('slot')}{''.join(f'[{key}]' for key in keys)}"
+    slot = str(name.get("slot"))
+    known = f" ({known})" if (known := namespace_of(slot)) else ""
+    return f"slot {slot}{known}{''.join(f'[{key}]' for key in keys)}"
 
 
 def _key_in_short(key: Any) -> str:
@@ -216,10 +220,17 @@ def _key_in_short(key: Any) -> str:
     return text if len(text) <= _LONGEST_KEY else f"{text[:6]}…{text[-4:]}"
 
 
+def namespace_of(slot: str) -> str:
+    """Return the known namespace of a slot in hexadecimal. Empty: there is none."""
+    from batch_query_client.namespaces import namespace  # noqa: PLC0415 (as above)
+
+    return namespace(int(slot, 16)) if re.fullmatch("0x[0-9a-fA-F]{1,64}", slot) else ""
+
+
 def slot_in_words(slot: str) -> str:
-    """Return the slot in hexadecimal and in decimal, as compilers print it."""
+    """Return the slot in hexadecimal, and its namespace or in decimal, as compilers print it."""
     try:
-        return f"slot {int(slot, 16):#x} ({int(slot, 16)})"
+        return f"slot {int(slot, 16):#x} ({namespace_of(slot) or int(slot, 16)})"
     except ValueError:  # the service's text is no slot
         return f"slot {slot}"
 
@@ -236,23 +247,25 @@ def fact_value(fact: client.Fact | client.ReadProof, currencies: Mapping[int, st
     if fact.property == "BALANCE":
         return amount(number, currencies.get(fact.source_chain_id, ""))
     if fact.property == "SLOT":
-        stated = _stated_number(fact.slot_name or {}, number)
-        return hex_data(fact.word) if stated is None else str(stated)
+        return _stated_value(fact.slot_name or {}, fact.word)
     is_number = fact.is_number if isinstance(fact, client.Fact) else fact.property in NUMBERS
     return str(number) if is_number else hex_data(fact.word)
 
 
-def _stated_number(name: Mapping[str, Any], word: int) -> int | None:
-    """Return the number that a slot's name says the word, or a part of it, to be. None: it says none."""
-    match name.get("part"):
-        case None:
-            return word if name.get("call") else None
-        case {"offset": int(offset), "size": int(size), "form": "unsigned" | "signed" | "bool" as form}:
-            # A part of this size is an address as a rule.
-            if size != _BITS_OF_ADDRESS and 0 <= offset < offset + size <= _BITS_OF_WORD:
-                number = word >> offset & ((1 << size) - 1)
-                return number - (1 << size) if form == "signed" and number >> (size - 1) else number
-    return None
+def _stated_value(name: Mapping[str, Any], word: bytes) -> str:
+    """Return what a slot's name says the word, or a part of it, to be. Without such a name: the word."""
+    part = client.SlotPart.stated(name)
+    if part is None:
+        return str(int.from_bytes(word)) if name.get("call") and not name.get("part") else hex_data(word)
+    of_amount = is_amount(name)
+    number = part.of(word, is_amount=of_amount)
+    if of_amount:
+        return str(number)
+    if part.form == "bool":
+        return str(bool(number)).lower()
+    # Otherwise a part of this size without decimals is an address as a rule.
+    is_address = part.form == "unsigned" and part.size == _BITS_OF_ADDRESS and not name.get("decimals")
+    return f"0x{number:0{-(-part.size // 4)}x}" if is_address or part.form == "left" else str(number)
 
 
 def log_content(log: client.ShownLog) -> str:

@@ -128,11 +128,13 @@ def test_what_the_operator_pays_for_failures_is_bounded_by_one_more_fee(costly, 
     assert batch.spent == batch.fee
 
 
-def test_facts_that_revert_twice_wait(costly, key):
+@pytest.mark.parametrize("mine", [dear_registry.mine_broken, dear_registry.mine_without_block])
+def test_facts_that_revert_twice_wait(costly, key, mine):
+    """A block that is unknown explains a revert only after a reorganisation."""
     batch = submit(key, request(ALICE, block=block_to_prove(costly), fee=ETHER))
     for _ in range(4):
         work(2)
-        dear_registry.mine_broken(costly)
+        mine(costly)
     work(2)
     assert len(sent_for(batch)) == 2
     assert wait_of(batch)["code"] == "reverted"

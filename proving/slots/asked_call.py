@@ -1,0 +1,346 @@
+"""A view call as nodes answer it: its answer, the slots that it reads, and its answers over other words in them.
+
+A node may lie about each of these. Therefore every node that answers is asked for the slots, and repeats each trial:
+what one node alone says is marked so.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from chains.nodes import questions, view_calls
+from chains.nodes.chain_nodes import Question
+from chains.nodes.node_batches import ExchangeBudget, ReplyTooLong
+from chains.nodes.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused, plain, secrets_of
+from chains.nodes.rpc import RpcClient, result
+from chains.nodes.view_calls import ReadSlots, Storage, ViewCall
+from chains.prices import MAX_EXECUTION
+from chains.tries.header import Header
+from config.error_answers import Refused
+from proving.health import chain_watch
+from proving.reading.asking import ChainUnavailable
+from proving.slots import trials
+from proving.slots.signatures import FunctionCall
+
+# Gas of an execution where a node refuses `MAX_EXECUTION`, and the most that most calls need.
+_LESS_GAS, _LITTLE_GAS = 3_000_000, 100_000
+# Maximum trials of an exchange, and gas for all of them.
+_MOST_TRIALS, _MOST_GAS_OF_TRIALS = 48, 30_000_000
+# Maximum slots that a call may read.
+_MOST_SLOTS = 48
+# Maximum bytes of the call's answer.
+_MOST_BYTES = 16 * 1024
+_WORD = 32
+# Standards of NFTs by their interfaces (ERC-165).
+_NFTS: dict[str, Literal["ERC-721", "ERC-1155"]] = {"0x80ac58cd": "ERC-721", "0xd9b67a26": "ERC-1155"}
+
+Place = tuple[str, int]
+"""A contract (EIP-55) and one of its slots."""
+
+
+@dataclass(frozen=True)
+class SlotQuestion:
+    """A view call of a contract, and the word of its answer that a slot is looked for."""
+
+    contract: str
+    call: FunctionCall
+    position: int | None = None
+    """The place of the word. None: the answer is one word."""
+
+
+class SlotsUnknown(Refused):
+    """The nodes can't tell which slots a call reads, or how its answer follows from them."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("slots_unknown", sentence)
+
+
+class CallFailed(Refused):
+    """The call reverts, or doesn't answer one word."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("call_failed", sentence)
+
+
+class NoCode(CallFailed):
+    """The contract has no code at the block."""
+
+
+class AskedCall:
+    def __init__(self, rpc: RpcClient, asked: SlotQuestion, at: Header, budget: ExchangeBudget) -> None:
+        """Ask for the call's answer. Raises `SlotsUnknown`, `CallFailed` and `ChainError`."""
+        self._rpc, self._asked, self._at, self._budget = rpc, asked, at, budget
+        self._trials: list[tuple[ViewCall, Storage, int | None]] = []
+        """The trials and their answers."""
+        self._told: dict[str, ReadSlots | ChainError] = {}
+        """The answer of each node to the question for slots, by its host."""
+        self._is_guessed = False
+        """True if no node tells the slots, so that each can only repeat the trials."""
+        self.decimals: int | None = None
+        """The answer of `decimals()`, a hint. None: there is none."""
+        self.nft: Literal["ERC-721", "ERC-1155"] | None = None
+        """The standard of NFTs that the contract says it follows (ERC-165), a hint."""
+        self._gas, answer = MAX_EXECUTION, self._question(MAX_EXECUTION)
+        first, little, decimals = rpc.ask([answer, self._question(_LITTLE_GAS), self._hint("decimals()")])
+        if type(first) is RpcRefused and not first.may_pass:
+            # A node may refuse so much gas.
+            (less,) = rpc.ask([self._question(_LESS_GAS)])
+            answers = {MAX_EXECUTION: first, _LESS_GAS: less, _LITTLE_GAS: little}
+            of_answers = (gas for gas, each in answers.items() if isinstance(each, bytes | Reverted))
+            self._gas = next(of_answers, MAX_EXECUTION)
+            first = answers[self._gas]
+        told = decimals if isinstance(decimals, bytes) and len(decimals) == _WORD else b""
+        self.decimals = int.from_bytes(told) if told and int.from_bytes(told) < 256 else None
+        # A contract of NFTs has no decimals.
+        if self.decimals is None and asked.call.signature == "balanceOf(address)":
+            supports = rpc.ask([self._hint("supportsInterface(bytes4)", each) for each in _NFTS])
+            named = zip(_NFTS.values(), supports, strict=True)
+            self.nft = next((name for name, word in named if word == (1).to_bytes(_WORD)), None)
+        self.base = self._base_of(first)
+        """The word that the call answers."""
+        self._takes_little = isinstance(little, bytes)
+        if isinstance(little, bytes) and self._word_in(little) != self.base:
+            raise SlotsUnknown(f"The call answers otherwise with {_LITTLE_GAS:,} gas.")
+
+    # The answer
+
+    def _question(self, gas: int, changed: Storage | None = None) -> Question[bytes]:
+        return view_calls.answer(ViewCall(self._asked.contract, self._asked.call.data, gas), self._at, changed)
+
+    def _hint(self, signature: str, *arguments: str) -> Question[bytes]:
+        data = FunctionCall.parse(signature, arguments).data
+        return view_calls.answer(ViewCall(self._asked.contract, data, _LITTLE_GAS), self._at)
+
+    def _base_of(self, answer: bytes | ChainError) -> int:
+        call, contract = self._asked.call, self._asked.contract
+        if isinstance(answer, Reverted):
+            secrets = [secret for url in self._rpc.chain.rpc_urls for secret in secrets_of(url)]
+            reason = plain(answer.reason, secrets)
+            why = f": “{reason}”" if reason else ""
+            nft = f" The contract says that it is one of NFTs ({self.nft})." if self.nft else ""
+            raise CallFailed(f"{call.in_words} of {contract} reverts{why}.{nft}{'' if reason else self._cap()}")
+        if isinstance(answer, RpcRefused) and not answer.may_pass:
+            why = f"it fails, uses more than {MAX_EXECUTION:,} gas, or nodes don't keep the block's state"
+            number = self._at.number
+            raise CallFailed(
+                f"No node of {self._rpc.chain.label} makes the call at block {number}: {why}.{self._cap()}"
+            )
+        most = f", and {_MOST_BYTES} can be searched."
+        if isinstance(answer, ReplyTooLong):
+            raise CallFailed(f"The call answers more than 64 KiB{most}")
+        data, position = result(answer), self._asked.position
+        if not data:
+            self._require_code()
+        if position is None and len(data) != _WORD:
+            what = "name a view function that returns one word, or the `position` of a word"
+            raise CallFailed(f"The call answers {len(data)} bytes: {what}.")
+        if len(data) > _MOST_BYTES:
+            raise CallFailed(f"The call answers {len(data)} bytes{most}")
+        if len(data) < _WORD * ((position or 0) + 1):
+            raise CallFailed(f"The call's answer has no word at position {position}.")
+        return self._word_in(data) or 0
+
+    def _cap(self) -> str:
+        """Return a sentence about the gas of calls if nodes give less than was asked for. Empty: they don't."""
+        levels = (MAX_EXECUTION, _LESS_GAS, _LITTLE_GAS)
+        told = self._rpc.ask([view_calls.given_gas(gas, self._at) for gas in levels])
+        given = max([gas for gas in told if isinstance(gas, int)], default=MAX_EXECUTION)
+        return (
+            "" if given >= MAX_EXECUTION else f" A node of {self._rpc.chain.label} gives a call {given:,} gas at most."
+        )
+
+    def _require_code(self) -> None:
+        """Raise `NoCode` if the contract has no code at the block."""
+        contract, number = self._asked.contract, self._at.number
+        code, newest = self._rpc.ask([questions.code(contract, number), questions.code(contract)])
+        if code == b"":
+            is_later = isinstance(newest, bytes) and newest
+            what = "It has at the newest: name a later block" if is_later else "Check the address and the chain"
+            raise NoCode(f"{contract} has no code at block {number} of {self._rpc.chain.label}. {what}.")
+
+    def _word_in(self, data: bytes) -> int | None:
+        start = _WORD * (self._asked.position or 0)
+        return int.from_bytes(data[start : start + _WORD]) if len(data) >= start + _WORD else None
+
+    # The slots
+
+    def reads(self, guesses: Callable[[], Sequence[int]]) -> Iterator[ReadSlots]:
+        """Yield slots that the call may read: as nodes tell them, then those `guesses` that change the answer."""
+        call = ViewCall(self._asked.contract, self._asked.call.data, self._gas)
+        # Nodes may leave the callee out of a list that they call optimised.
+        self._told = self._rpc.first_of_each(
+            view_calls.reads(call, self._at, chain_watch.accounts_with_ether()), self._tells
+        )
+        lists = [read for read in self._told.values() if isinstance(read, ReadSlots) and self._tells(read)]
+        contract = self._asked.contract
+        short = [read for read in lists if read.count <= _MOST_SLOTS]
+        if short or lists:
+            read = _together(short) if short else self._narrowed(lists[0])
+            if read.method == view_calls.TRACE:
+                # A tracer may leave out slots that are 0.
+                others = [slot for slot in guesses() if slot not in read.slots.get(contract, ())]
+                read = _together([read, self._narrowed(replace(read, slots={contract: others}))])
+            if read.slots:
+                yield read
+        self._is_guessed = True
+        try:
+            guessed = self._narrowed(ReadSlots({contract: guesses()}, frozenset({contract}), "eth_call"))
+        except SlotsUnknown as unknown:
+            raise SlotsUnknown(f"{self._why_no_list} {unknown.sentence}") from None
+        if guessed.slots:
+            yield guessed
+
+    def _tells(self, read: object) -> bool:
+        return view_calls.tells(read, self._asked.contract)
+
+    def _narrowed(self, read: ReadSlots) -> ReadSlots:
+        """Return those of many slots that change the answer, by trials of ever smaller groups."""
+        places = [(account, slot) for account, slots in read.slots.items() for slot in slots]
+        size = len(places)
+        while places and size > 1:
+            size = -(-len(places) * len(trials.OF_SWITCHES) // _MOST_TRIALS)
+            groups = [places[start : start + size] for start in range(0, len(places), size)]
+            tried = [dict.fromkeys(group, word) for group in groups for word in trials.OF_SWITCHES]
+            answers = self.over(tried)
+            of_group = len(trials.OF_SWITCHES)
+            changing = [
+                group
+                for number, group in enumerate(groups)
+                if any(answer != self.base for answer in answers[number * of_group : (number + 1) * of_group])
+            ]
+            if size > 1 and len(changing) == len(groups):
+                raise SlotsUnknown(f"The call reads {len(places)} slots, and {_MOST_SLOTS} can be searched.")
+            places = [place for group in changing for place in group]
+        slots: dict[str, list[int]] = {}
+        for account, slot in places:
+            slots.setdefault(account, []).append(slot)
+        return ReadSlots(slots, read.accounts, read.method)
+
+    def why_unknown(self) -> str:
+        """Return sentences why no slot was found."""
+        (given,) = self._rpc.ask([view_calls.given_gas(MAX_EXECUTION, self._at)])
+        why = "No slot of a known layout changes the call's answer either."
+        return f"{self._why_no_list} {why if isinstance(given, int) else 'Nodes change no storage for a trial.'}"
+
+    @property
+    def _why_no_list(self) -> str:
+        if any(map(self._tells, self._told.values())):
+            return "None of the slots that the nodes name changes the call's answer."
+        refusals = [each for each in self._told.values() if isinstance(each, RpcRefused)]
+        why = "".join(f" {refused.about(view_calls.ACCESS_LIST)}" for refused in refusals)
+        return f"No node of {self._rpc.chain.label} says which slots the call reads.{why}"
+
+    # Trials
+
+    def answers(self, changes: Sequence[tuple[FunctionCall, Storage]]) -> list[int | None]:
+        """Return the word that each call answers over changed storage. None: it fails.
+
+        Each runs once more with little gas, if the call needs no more: a contract that knows trials by their gas is
+        found out.
+        """
+        if len(changes) > _MOST_TRIALS:
+            return [*self.answers(changes[:_MOST_TRIALS]), *self.answers(changes[_MOST_TRIALS:])]
+        if not changes:
+            return []
+        gas = min(self._gas, _MOST_GAS_OF_TRIALS // (len(changes) + 1))
+        tried = [(ViewCall(self._asked.contract, call.data, gas), changed) for call, changed in changes]
+        repeated = [(replace(call, gas=_LITTLE_GAS), changed) for call, changed in tried if self._takes_little]
+        # It must answer as before with half of the gas, so that no trial fails for want of gas.
+        controls = [self._question(_LITTLE_GAS if self._takes_little else gas // 2)]
+        (control,), told, told_again = self._rpc.ask(
+            controls,
+            [view_calls.answer(call, self._at, changed) for call, changed in tried],
+            [view_calls.answer(call, self._at, changed) for call, changed in repeated],
+        )
+        for answer in (control, *told, *told_again):
+            if isinstance(answer, NodeUnavailable) and _is_silence(answer):
+                raise answer
+        if not isinstance(control, bytes) or self._word_in(control) != self.base:
+            cap = self._cap()
+            raise SlotsUnknown(f"The call uses too much gas for {len(changes)} times, or answers differently.{cap}")
+        if all(type(answer) is RpcRefused for answer in told):
+            raise SlotsUnknown(f"No node of {self._rpc.chain.label} makes calls over changed storage.")
+        words = [self._word_in(answer) if isinstance(answer, bytes) else None for answer in told]
+        for place, (call, changed) in enumerate(tried):
+            again = told_again[place] if repeated else None
+            if isinstance(again, bytes) and self._word_in(again) != words[place]:
+                raise SlotsUnknown("The call answers otherwise with less gas.")
+            self._trials.append((repeated[place][0] if isinstance(again, bytes) else call, changed, words[place]))
+        return words
+
+    def over(self, changes: Sequence[Mapping[Place, int]]) -> list[int | None]:
+        """Return the words that the call answers, each time with other words at some slots."""
+        return self.answers([(self._asked.call, storage_of(words)) for words in changes])
+
+    def reads_over(self, changes: Sequence[Mapping[Place, int]]) -> list[ReadSlots | None]:
+        """Return the slots that the call reads, each time with other words at some slots. None: no node tells."""
+        told: list[ReadSlots | None] = [None] * len(changes)
+        if not changes or self._is_guessed:
+            return told
+        gas = min(self._gas, _MOST_GAS_OF_TRIALS // len(changes))
+        call = ViewCall(self._asked.contract, self._asked.call.data, gas)
+        forms = [view_calls.reads_over(call, self._at, storage_of(words)) for words in changes]
+        # A node that tells slots by a list may change storage only for a trace.
+        first = self._rpc.ask(forms[0])
+        form = next((place for place, each in enumerate(first) if isinstance(each, ReadSlots)), None)
+        if form is None:
+            return told
+        others = self._rpc.ask([each[form] for each in forms[1:]])
+        return [each if isinstance(each, ReadSlots) else None for each in (first[form], *others)]
+
+    def confirming(self) -> Sequence[str]:
+        """Return the hosts of the nodes that confirm everything: the block, the slots, and each trial.
+
+        Raises `ChainUnavailable` if a node contradicts, and if none confirms.
+        """
+        if len(self._told) < 2:
+            return [*self._told] or self._rpc.chain.hosts[:1]
+        asked = [view_calls.answer(call, self._at, changed) for call, changed, _ in self._trials]
+        told = self._rpc.ask_each([questions.header(self._at.number), self._question(self._gas), *asked])
+        # A node may leave the others no time to contradict.
+        self._budget.check_time()
+        confirming = [host for host, (header, *answers) in told.items() if self._confirms(host, header, answers)]
+        if not confirming:
+            raise ChainUnavailable(f"No node of {self._rpc.chain.label} answers long enough to confirm the slots.")
+        return confirming
+
+    def _confirms(self, host: str, header: object, answers: Sequence[object]) -> bool:
+        """Return whether a node confirms the block and all answers. Raises `ChainUnavailable` if it contradicts."""
+        label = self._rpc.chain.label
+        contradicts = ChainUnavailable(f"The nodes of {label} contradict each other, among them {host}.")
+        if isinstance(header, Header) and header.hash != self._at.hash:
+            raise contradicts
+        if header is None:
+            raise ChainUnavailable(f"{host} doesn't have block {self._at.number} of {label} yet.")
+        # It may lack the block's state.
+        if type(answers[0]) is RpcRefused or any(map(_is_silence, (header, *answers))):
+            return False
+        words = [self._word_in(answer) if isinstance(answer, bytes) else None for answer in answers]
+        # Some nodes change no storage.
+        changes_storage = not all(type(answer) is RpcRefused for answer in answers[1:])
+        right = [self.base, *(word for _, _, word in self._trials)]
+        is_same = words == right if changes_storage else words[0] == self.base
+        if not is_same:
+            raise contradicts
+        return changes_storage and (self._is_guessed or self._tells(self._told.get(host)))
+
+
+def _is_silence(answer: object) -> bool:
+    # A longer answer is the contract's.
+    return isinstance(answer, NodeUnavailable) and not isinstance(answer, ReplyTooLong)
+
+
+def storage_of(words: Mapping[Place, int]) -> Storage:
+    """Return words by contract and slot."""
+    storage: dict[str, dict[int, int]] = {}
+    for (account, slot), word in words.items():
+        storage.setdefault(account, {})[slot] = word
+    return storage
+
+
+def _together(lists: Sequence[ReadSlots]) -> ReadSlots:
+    """Return the slots that any node tells. Raises `SlotsUnknown` if they are too many."""
+    together = view_calls.together(lists)
+    if together.count > _MOST_SLOTS:
+        raise SlotsUnknown(f"The call reads {together.count} slots, and {_MOST_SLOTS} can be searched.")
+    return together
