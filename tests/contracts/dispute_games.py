@@ -4,7 +4,6 @@ All contracts are the OP Stack's own code with other deployment values. One acco
 once, so a game can be resolved as soon as it is made.
 """
 
-from secrets import token_hex
 from typing import Any
 
 from eth_utils.address import to_checksum_address
@@ -53,6 +52,14 @@ def _constant(value: int) -> str:
     return f"7f{value:064x}"
 
 
+def _new_address(chain: DevChain, former: str) -> str:
+    """Return an address for another contract with the code of `former`, the same one on each run.
+
+    A random address would change what transactions cost: a zero byte of calldata is cheaper.
+    """
+    return keccak(text=f"{former} at {chain.head()}")[12:].hex()
+
+
 class DisputeGames:
     """The contracts on `chain`. `anchor_state_registry` is an address."""
 
@@ -61,8 +68,8 @@ class DisputeGames:
         chosen = {_CLOCK: 0, _EXTENSION: 0, _DELAY: 0, supersim.L2: source_id}
         self._changes = dict.fromkeys(_PARTIES, OWNER[2:].lower()) | {
             **{_constant(old): _constant(new) for old, new in chosen.items()},
-            _REGISTRY: token_hex(20),
-            _FACTORY: token_hex(20),
+            _REGISTRY: _new_address(chain, _REGISTRY),
+            _FACTORY: _new_address(chain, _FACTORY),
         }
         supersim.place(chain, supersim.L1, (_REGISTRY, _FACTORY, _SUPERCHAIN_CONFIG, *_OTHERS), self._changes)
         self.anchor_state_registry = to_checksum_address(self._changes[_REGISTRY])
@@ -72,7 +79,7 @@ class DisputeGames:
 
     def implement(self) -> None:
         """Give new games an implementation with the same code at another address."""
-        game = token_hex(20)
+        game = _new_address(self.chain, _GAME)
         supersim.place(self.chain, supersim.L1, [_GAME], self._changes | {_GAME: game})
         send(self.chain, self.factory, "setImplementation(uint32,address)", _GAME_TYPE, to_checksum_address(game))
 

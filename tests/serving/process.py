@@ -82,11 +82,12 @@ def serving(
 ) -> Iterator[WebServer]:
     """Start the server, and wait until it is ready. `BASE_URL` is http://127.0.0.1 without the port.
 
-    A `command` other than gunicorn contains {port}. `options` are additional ones of gunicorn. `static` is another
-    folder of collected files than the fresh installation's.
+    An address's share is unlimited, because all tests have the same address. A `command` other than gunicorn contains
+    {port}. `options` are additional ones of gunicorn. `static` is another folder of collected files than the fresh
+    installation's.
     """
     with ExitStack() as running:
-        environment = {"BASE_URL": "http://127.0.0.1"} | environment
+        environment = {"BASE_URL": "http://127.0.0.1", "PROCESSOR_PERCENT": "1000"} | environment
         installation = Installation(
             running, folder / "state", CHAINS_TOML % node, ACCOUNTS[3][1], PYTHONPATH=str(PROJECT), **environment
         )
