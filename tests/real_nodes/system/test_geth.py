@@ -7,11 +7,13 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
 from accounts.models import ApiKey
 from chains.beacon.jumps import SEPOLIA
@@ -273,6 +275,8 @@ def test_nothing_is_lost_or_repeated_if_geth_is_killed_and_its_head_is_older(get
     # A consensus client sends the lost blocks again.
     geth.follow(geth)
     assert (geth.head(), wrong(geth, registry, first)) == (head, [])
+    # geth has lost the transaction, which is broadcast again after a pause.
+    SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
     service.done(is_sent, geth)
     assert wrong(geth, registry, second) == []
     all_succeeded_once()
