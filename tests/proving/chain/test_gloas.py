@@ -74,6 +74,8 @@ class Held(BeaconRoots):
         for place in range(len(numbers)):
             self.chain.rpc("evm_setNextBlockTimestamp", first + place)
             self.chain.mine()
+        # The service looks for roots at regular times of blocks. A slow machine would make them irregular.
+        self.chain.rpc("anvil_setBlockTimestampInterval", 1)
 
 
 @pytest.fixture
