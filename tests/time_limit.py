@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-# A test that takes up to half as long again may owe it to the others that run beside it.
-_LIMIT_SECONDS, _MARGIN = 1.0, 1.5
+# A test that takes up to three times as long may owe it to the others that run at the same time.
+_LIMIT_SECONDS, _MARGIN = 1.0, 3.0
 _MOST_STORIES = 40
 # A unit of work, and its seconds on a core that nothing else uses.
 _UNIT_ROUNDS, _UNIT_SECONDS = 20_000, 0.008

@@ -131,11 +131,17 @@ def forked() -> EncodedWorld:
     return beacon_chains.small_world(gloas=GLOAS)
 
 
+@pytest.fixture(scope="module")
+def forked_early() -> EncodedWorld:
+    return beacon_chains.small_world(gloas=64)
+
+
 @pytest.mark.parametrize("slot", [GLOAS - 1, GLOAS, GLOAS + 1])
-def test_a_block_with_the_layout_of_another_fork_is_refused_and_the_next_node_is_asked(world, forked, slot):
+def test_a_block_with_the_layout_of_another_fork_is_refused_and_the_next_node_is_asked(
+    world, forked, forked_early, slot
+):
     """The first node answers with a block of this slot as if the fork had come later, or earlier."""
-    early = beacon_chains.small_world(gloas=64)
-    others = (world if slot >= GLOAS else early).encoded[slot]
+    others = (world if slot >= GLOAS else forked_early).encoded[slot]
     right, node = forked.blocks[slot], beacon_chains.node_of(forked)
     wrong = replace(node, blocks={right.header.root: replace(node.blocks[right.header.root], encoded=others)})
     with BeaconApi(wrong) as liar, BeaconApi(node) as honest:
