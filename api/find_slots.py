@@ -58,7 +58,10 @@ class SlotRequest(BaseModel):
     sourceChainId: Annotated[str, text_type(_CHAIN, "A chain is its id, in decimal, not {}.")]
     block: Annotated[str, text_type(_BLOCK, "A block is block:<number>, latest or finalized, not {}.")] = "latest"
     contract: Annotated[str, BeforeValidator(_address)]
-    signature: str = Field(description="The signature of a view function, such as `balanceOf(address)`.")
+    signature: str = Field(
+        description="The signature of a view function, such as `balanceOf(address)`. It may name the type that the "
+        "function returns, such as `pnl(address)(int256)`."
+    )
     arguments: list[str] = Field(
         default_factory=list,
         max_length=signatures.MOST_ARGUMENTS,
@@ -94,7 +97,10 @@ class SlotOfCall(Schema):
     )
     part: SlotPart | None = Field(description="The part of the word that is the answer. null: no part is.")
     word: str = Field(description="32 bytes, proven at the block.")
-    value: str | None = Field(description="The part as a number, decimal.")
+    value: str | None = Field(
+        description="The part by the type that the signature names: a number in decimal, an address or bytes with 0x, "
+        "`true` or `false`. Without a type it is a number."
+    )
     onlyAtThisBlock: bool = Field(
         description="Slots of `dependsOn` choose this slot by their words, such as the last element of an array. When "
         "they change, another slot has the answer."
@@ -253,7 +259,7 @@ def _as_requested(slot: SlotOfCall | DependingSlotOfCall, asked: SlotQuestion) -
     part = slot.part if isinstance(slot, SlotOfCall) else None
     if part is None or part == _part(Part()):
         return slot.slot
-    call = {"call": asked.call.signature} if _is_of_call(slot.account, asked) else {}
+    call = {"call": asked.call.stated} if _is_of_call(slot.account, asked) else {}
     stated = call if is_amount(call) else {}
     return {"slot": slot.slot, "keys": [], "layout": "solidity", **stated, "part": part.model_dump()}
 
@@ -264,16 +270,17 @@ def _is_of_call(account: str, asked: SlotQuestion) -> bool:
 
 
 def _slot(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> SlotOfCall:
-    of_amount = is_amount({"call": asked.call.signature})
+    part, call = _part_of(slot, asked), asked.call
+    value = str(part.number(slot.word, is_amount=is_amount({"call": call.stated}))) if part else None
     return SlotOfCall(
         account=slot.account,
         slot=_hex(slot.slot),
         slotName=_stated(slot, asked, decimals),
         layout=slot.layout,  # type: ignore[arg-type]
         certainty=slot.certainty,
-        part=_part(slot.part) if slot.part else None,
+        part=_part(part) if part else None,
         word=_hex(slot.word),
-        value=str(slot.part.number(slot.word, is_amount=of_amount)) if slot.part else None,
+        value=call.text(part.answer(slot.word)) if part and call.answer_type else value,
         onlyAtThisBlock=slot.is_moving,
     )
 
@@ -281,6 +288,11 @@ def _slot(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> SlotOfC
 def _texts(keys: Iterable[object]) -> list[str]:
     """Return keys and arguments as texts, without their types."""
     return [str(key["key"] if isinstance(key, dict) and "key" in key else key) for key in keys]
+
+
+def _part_of(slot: FoundSlot, asked: SlotQuestion) -> Part | None:
+    """Return the part of the word that is the answer, as the answer's type reads it."""
+    return Part.stated({"call": asked.call.stated, "part": vars(slot.part)}) if slot.part else None
 
 
 def _part(part: Part) -> SlotPart:
@@ -310,9 +322,9 @@ def _stated(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> dict[
     keys, arguments = _texts(name["keys"]), _texts(each.key for each in call.arguments)
     # Readers take the keys for the arguments in their order.
     is_in_order = keys == arguments or sorted(keys) != sorted(arguments)
-    stated: dict[str, Any] = {"call": call.signature} if is_in_order and _is_of_call(slot.account, asked) else {}
-    if slot.part != Part():
-        stated["part"] = _part(slot.part).model_dump()
+    stated: dict[str, Any] = {"call": call.stated} if is_in_order and _is_of_call(slot.account, asked) else {}
+    if (part := _part_of(slot, asked)) and part != Part():
+        stated["part"] = _part(part).model_dump()
     if decimals is not None and decimals <= MOST_DECIMALS and call.signature in _AMOUNTS:
         stated["decimals"] = decimals
     return {**name, **stated} if stated or name["keys"] else None

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from eth_utils.crypto import keccak
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from batch_query_client.amounts import answer_type, typed
 from chains import encoding
 from queries.strict_json import invalid, shown, text_type
 
@@ -34,7 +35,9 @@ _BITS = "|".join(str(bits) for bits in range(8, 257, 8))
 ARGUMENT_TYPE = rf"(address|bool|string|bytes([1-9]|[12][0-9]|3[0-2])?|u?int({_BITS}))"
 """Canonical type of a call's argument that is no list or struct."""
 FUNCTION_NAME = "[A-Za-z_$][A-Za-z0-9_$]{0,63}"
-_CALL = rf"^{FUNCTION_NAME}\(({ARGUMENT_TYPE}(,{ARGUMENT_TYPE}){{0,3}})?\)$"
+ANSWER_TYPE = rf"(address|bool|bytes([1-9]|[12][0-9]|3[0-2])|u?int({_BITS}))"
+"""Canonical type of an answer that is one word."""
+_CALL = rf"^{FUNCTION_NAME}\(({ARGUMENT_TYPE}(,{ARGUMENT_TYPE}){{0,3}})?\)(\({ANSWER_TYPE}\))?$"
 MOST_DECIMALS = 77
 """Decimal places of a number of 256 bits."""
 
@@ -111,7 +114,8 @@ _Call = Annotated[
     str,
     text_type(
         _CALL,
-        "A call is a view function's name and full types without spaces, such as balanceOf(address), not {}.",
+        "A call is a view function's name and full types without spaces, such as balanceOf(address) or "
+        "pnl(address)(int256), not {}.",
     ),
 ]
 _SlotText = Annotated[str, BeforeValidator(slot_hex, json_schema_input_type=Annotated[str, Field(pattern=SLOT)])]
@@ -228,8 +232,12 @@ class Part:
 
     @classmethod
     def stated(cls, name: Mapping[str, Any] | None) -> "Part":
-        """Return the part that a slot's name states. The whole word, if it states none."""
-        return cls(**((name and name.get("part")) or {}))
+        """Return the part that a slot's name states, as the stated type of the answer reads it.
+
+        The whole word, if it states none.
+        """
+        part = cls(**((name and name.get("part")) or {}))
+        return cls(*typed(part.offset, part.size, part.form, answer_type(name)))  # type: ignore[arg-type]
 
     @property
     def is_whole(self) -> bool:
@@ -274,7 +282,9 @@ class NamedSlot(_StrictKey):
         default="solidity", description="The compiler. `vyper-0.2.12`: Vyper 0.2.0 to 0.2.12."
     )
     call: _Call | None = Field(
-        default=None, description="The view function that answers it, such as `balanceOf(address)`, as you state."
+        default=None,
+        description="The view function that answers it, such as `balanceOf(address)` or `pnl(address)(int256)`, as you "
+        "state.",
     )
     part: SlotPart | None = Field(default=None, description="The part of the word that is the answer, as you state.")
     decimals: Annotated[int, _integer(0, MOST_DECIMALS)] | None = Field(

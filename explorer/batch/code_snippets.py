@@ -224,7 +224,7 @@ def _said(name: Mapping[str, Any]) -> Iterator[str]:
 
 def _function(name: Mapping[str, Any], account: str) -> str:
     """Return the name of a function for any holder."""
-    function, _, types = name.get("call", "").rstrip(")").partition("(")
+    function, _, types = name.get("call", "").partition(")")[0].partition("(")
     # The mapping may be by the contract's own address, whatever the argument is. Solady's base is that address.
     keys = [*map(str.lower, filter(_is_address, name["keys"])), f"0x{int(name['slot'], 16) >> 96:040x}"]
     is_by_argument = types == "address" and account.lower() not in keys

@@ -66,7 +66,7 @@ def stated_call(name: Mapping[str, Any] | None, *, is_whole: bool = False) -> st
     """
     if not name or not name.get("call"):
         return ""
-    function, _, types = name["call"].rstrip(")").partition("(")
+    function, _, types = name["call"].partition(")")[0].partition("(")
     keys = [
         key if isinstance(key, str) else _text(key) for key in name["keys"] if isinstance(key, str) or "type" in key
     ]

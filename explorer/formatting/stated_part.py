@@ -36,7 +36,7 @@ class StatedPart:
                 return "bool"
             case "left":
                 return "bytes"
-        # Other numbers of this size have decimals.
+        # Other numbers of this size have decimals, or a type.
         is_address = part == Part(part.offset, _BITS_OF_ADDRESS) and not name.get("decimals")
         return "address" if is_address else "number"
 
@@ -44,7 +44,7 @@ class StatedPart:
     def bits(self) -> str:
         """Return the part's place in words. Empty: it is the whole word."""
         last = self.part.offset + self.part.size - 1
-        return "" if self.part == Part() else f"in bits {self.part.offset} to {last}"
+        return "" if self.part.is_whole else f"in bits {self.part.offset} to {last}"
 
     def text(self, word: int) -> str:
         number = self._number(word)

@@ -138,7 +138,12 @@ class AskedCall:
             raise CallFailed(f"The call answers {len(data)} bytes{most}")
         if len(data) < _WORD * ((position or 0) + 1):
             raise CallFailed(f"The call's answer has no word at position {position}.")
-        return self._word_in(data) or 0
+        word = self._word_in(data) or 0
+        try:
+            call.text(word)
+        except ValueError as why:
+            raise CallFailed(str(why)) from None
+        return word
 
     def _cap(self) -> str:
         """Return a sentence about the gas of calls if nodes give less than was asked for. Empty: they don't."""

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from eth_abi.abi import encode
+from eth_abi.abi import decode, encode
+from eth_abi.exceptions import DecodingError
 from eth_utils.crypto import keccak
 
 from chains.encoding import checksummed, fault, hex_data, read_data
-from queries.storage_layout import ARGUMENT_TYPE, FUNCTION_NAME
+from queries.storage_layout import ANSWER_TYPE, ARGUMENT_TYPE, FUNCTION_NAME
 from queries.strict_json import shown
 
-SIGNATURE = rf"^{FUNCTION_NAME}\([a-z0-9, ]{{0,200}}\)$"
+SIGNATURE = rf"^({FUNCTION_NAME})\(([a-z0-9, ]{{0,200}})\) ?(\([a-z0-9 ]{{1,20}}\))?$"
 """Pattern for the API's description too."""
 MOST_ARGUMENTS = 4
 MOST_CHARACTERS = 2048
@@ -99,15 +100,20 @@ class FunctionCall:
     signature: str
     """Canonical: without names and spaces, with full types."""
     arguments: tuple[Argument, ...]
+    answer_type: str = ""
+    """Empty: the sender doesn't name it."""
 
     @classmethod
     def parse(cls, signature: str, arguments: Sequence[str]) -> "FunctionCall":
         """Read a call. Raises `InvalidCall`."""
-        if not re.fullmatch(SIGNATURE, signature, re.ASCII):
+        if (match := re.fullmatch(SIGNATURE, signature, re.ASCII)) is None:
             raise InvalidCall(f"A signature has a name and types, such as balanceOf(address), not {shown(signature)}.")
-        name, _, inner = signature.rstrip(")").partition("(")
-        types = [{"uint": "uint256", "int": "int256"}.get(each.strip(), each.strip()) for each in inner.split(",")]
-        types = [] if types == [""] else types
+        name, inner, returned = match.groups(default="")
+        types = [_full(each) for each in inner.split(",")] if inner.strip() else []
+        answer_type = _full(returned.strip("()"))
+        if returned and not re.fullmatch(ANSWER_TYPE, answer_type, re.ASCII):
+            why = "A return type is address, bool, bytes1 to bytes32, or uint8 to int256"
+            raise InvalidCall(f"{why}, not {shown(answer_type)}.")
         for each in types:
             if not re.fullmatch(ARGUMENT_TYPE, each, re.ASCII):
                 why = "Types are address, bool, string, bytes, bytes1 to bytes32, and uint8 to int256"
@@ -119,7 +125,7 @@ class FunctionCall:
             raise InvalidCall(f"The signature has {len(types)} argument{plural}, not {len(arguments)}.")
         read = [_read(*both, place) for place, both in enumerate(zip(types, arguments, strict=True))]
         last = [replace(each, is_last=True) for each in read[-1:]]
-        return cls(f"{name}({','.join(types)})", (*read[:-1], *last))
+        return cls(f"{name}({','.join(types)})", (*read[:-1], *last), answer_type)
 
     @cached_property
     def data(self) -> bytes:
@@ -127,6 +133,24 @@ class FunctionCall:
         types, values = [each.type for each in self.arguments], [each.value for each in self.arguments]
         values = [bool(value) if kind == "bool" else value for kind, value in zip(types, values, strict=True)]
         return keccak(text=self.signature)[:4] + bytes(encode(types, values))
+
+    @property
+    def stated(self) -> str:
+        """Return the signature with the type of the answer, if the sender names it."""
+        return f"{self.signature}({self.answer_type})" if self.answer_type else self.signature
+
+    def text(self, answer: int) -> str:
+        """Return an answer of one word as its type says. Without a type it is a number. Raises `ValueError`."""
+        try:
+            (value,) = decode([self.answer_type or "uint256"], answer.to_bytes(32))
+        except DecodingError:
+            raise ValueError(f"The call answers {answer:#x}, which is no {self.answer_type}.") from None
+        match value:
+            case bool():
+                return str(value).lower()
+            case bytes():
+                return hex_data(value)
+        return str(checksummed(value) if self.answer_type == "address" else value)
 
     @property
     def in_words(self) -> str:
@@ -139,6 +163,10 @@ class FunctionCall:
         """Return a call with other arguments, which nobody has stored anything for."""
         others = tuple(each.made_up(place) for place, each in enumerate(self.arguments))
         return replace(self, arguments=others)
+
+
+def _full(kind: str) -> str:
+    return {"uint": "uint256", "int": "int256"}.get(kind.strip(), kind.strip())
 
 
 def _numbers(kind: str) -> range:

@@ -597,3 +597,12 @@ contract Parts {
     function kindOf() external view returns (uint8) { require(kind < 5, "kind"); return kind; }
     function adminOrNone() external view returns (address) { return isPaused ? address(0) : admin; }
 }
+
+/// Whole words and large parts of them, whose types their bits don't tell.
+contract Typed {
+    mapping(address => int256) public pnl;
+    bytes32 public root;
+    uint160 public price;
+
+    function fill(address account) external { (pnl[account], root, price) = (-1001, "root", 1 << 159); }
+}

@@ -49,6 +49,7 @@ _ALONE = [
     "Escrow",
     "BehindNamespace",
     "Parts",
+    "Typed",
 ]
 # Names, contracts, and the contract whose address is the only argument.
 _WITH_ADDRESS = (

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from batch_query_client.amounts import is_amount
+from batch_query_client.amounts import answer_type, is_amount, typed
 from batch_query_client.plain_text import plain
 from batch_query_client.questions import NUMBERS
 
@@ -171,10 +171,15 @@ class SlotPart(AnswerModel):
 
     @classmethod
     def stated(cls, name: Mapping[str, Any] | None) -> "SlotPart | None":
-        """Return the part of the word that a slot's name states. None: it states none, or none that is known."""
-        match (name or {}).get("part"):
+        """Return the part of the word that a slot's name states, as the stated type of the answer reads it.
+
+        None: it states neither a part nor a type, or none that is known.
+        """
+        kind = answer_type(name)
+        match (name or {}).get("part") or (kind and {"offset": 0, "size": _BITS_OF_WORD, "form": "unsigned"}):
             case {"offset": int(offset), "size": int(size), "form": "unsigned" | "signed" | "left" | "bool" as form}:
                 if 0 <= offset < offset + size <= _BITS_OF_WORD:
+                    offset, size, form = typed(offset, size, form, kind)
                     return cls(offset=offset, size=size, form=form)
         return None
 
@@ -534,7 +539,10 @@ class SlotOfCall(AnswerModel):
     part: SlotPart | None = None
     word: Word
     value: Text
-    """The part as a number, decimal, which may be negative. Empty: the word isn't the answer."""
+    """The part, by the type that the signature names: a number in decimal, an address or bytes with 0x, true or false.
+
+    Without a type it is a number. Empty: the word isn't the answer.
+    """
     only_at_this_block: bool
     """True if slots of `depends_on` choose it, such as an array's last element: later it may be another slot."""
 

@@ -653,7 +653,7 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
     low = {"offset": 0, "size": 255, "form": "unsigned"}
     address = {"offset": 0, "size": 160, "form": "unsigned"}
     supply = {"call": "totalSupply()"}
-    whole, in_hex = 2**255 + 1, f"0x8{'0' * 62}1"
+    whole, signed, in_hex = 2**255 + 1, 1 - 2**255, f"0x8{'0' * 62}1"
     namespace = 0x52C63247E1F47DB19D5CE0460030C497F067CA4CEBF71BA98EEADABE20BACE00
     for stated, shown, number in (
         ({"keys": [ALICE], "call": "balanceOf(address)"}, f"slot said to be balanceOf 0xf39F…2266  {whole}", whole),
@@ -670,6 +670,13 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
         ({"keys": ["1"], "part": part | {"form": "new"}}, f"slot 0x2[1]  {in_hex}", whole),
         ({"keys": ["1"], "part": address}, f"slot 0x2[1]  0x{1:040x}", 1),
         ({"keys": ["1"], "part": address, "decimals": 6}, "slot 0x2[1]  1", 1),
+        ({"keys": [ALICE], "call": "pnl(address)(int256)"}, f"said to be pnl 0xf39F…2266  {signed}", signed),
+        ({"keys": [], "call": "price()(uint160)", "part": address}, "slot said to be price  1", 1),
+        ({"keys": [], "call": "owner()(address)"}, f"slot said to be owner  0x{1:040x}", 1),
+        ({"keys": [], "call": "tag()(bytes1)"}, "slot said to be tag  0x80", 128),
+        ({"keys": [], "call": "root()(bytes32)"}, f"slot said to be root  {in_hex}", whole),
+        ({"keys": [], "call": "isOpen()(bool)", "part": part}, "slot said to be isOpen  true", 1),
+        ({"keys": [], "call": "root()(bytes33)"}, f"slot said to be root  {whole}", whole),
         (
             {"slot": f"{namespace + 1:#x}", "keys": ["1"], "part": low},
             f"slot {namespace + 1:#x} (erc7201:openzeppelin.storage.ERC20 + 1)[1]  1",

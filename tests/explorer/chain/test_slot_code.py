@@ -59,6 +59,9 @@ CALLS = [
         ("Many", "plain()", "uint256"),
         ("Many", "tick()", "int24"),
         ("Many", "owner()", "address"),
+        ("Typed", "pnl(address)(int256)", "int256"),
+        ("Typed", "root()(bytes32)", "bytes32"),
+        ("Typed", "price()(uint160)", "uint160"),
     ],
     [
         ("Many", "delegateOf(address)", "address"),
@@ -115,12 +118,14 @@ class Answer:
 
 
 def call_data(signature: str, *values: Any) -> str:
+    signature, _, _ = signature.partition(")(")
+    signature = f"{signature.removesuffix(')')})"
     types = list(filter(None, signature.partition("(")[2].removesuffix(")").split(",")))
     return f"0x{(function_signature_to_4byte_selector(signature) + encode(types, values)).hex()}"
 
 
 def arguments(signature: str, holder: str) -> list[str | int]:
-    types = signature.partition("(")[2].removesuffix(")").split(",")
+    types = signature.partition("(")[2].partition(")")[0].split(",")
     return [holder if each == "address" else NUMBERS[signature] for each in types if each]
 
 

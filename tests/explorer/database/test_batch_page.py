@@ -405,6 +405,21 @@ OF_SOLADY = {"slot": f"{ALICE[2:]}{'87a211a2':0>24}", "keys": [{"index": "0"}], 
             int(ALICE, 16),
             ": 0xf39f…2266 in bits 0 to 159",
         ),
+        # The call states the type of its answer.
+        ({"slot": "2", "keys": [ALICE], "call": "pnl(address)(int256)"}, 2**256 - 5, f"said to be pnl {SHORT} of {{}}"),
+        ({"slot": "2", "keys": [ALICE], "call": "pnl(address)(int256)"}, 2**256 - 5, ": -5"),
+        ({"slot": "2", "keys": [], "call": "isOpen()(bool)"}, 1, ": true"),
+        ({"slot": "2", "keys": [], "call": "owner()(address)"}, int(ALICE, 16), ": 0xf39f…2266 in bits 0 to 159"),
+        (
+            {
+                "slot": "2",
+                "keys": [],
+                "call": "price()(uint160)",
+                "part": {"offset": 0, "size": 160, "form": "unsigned"},
+            },
+            7,
+            ": 7 in bits 0 to 159",
+        ),
     ],
 )
 def test_the_title_of_a_slot_is_its_name_and_its_number(name, word, title):

@@ -164,11 +164,12 @@ def test_the_name_of_a_slot_is_told_only_to_who_may_know_the_batch(settings):
     assert told_name(charlie) in names
 
 
-@pytest.mark.parametrize("form", ["unsigned", "bool", "left"])
+@pytest.mark.parametrize("form", ["unsigned", "bool", "left", "typed"])
 def test_another_user_s_name_changes_no_value_and_no_code(settings, form):
     settings.PUBLIC_BATCH_LIST = True
     name = {"slot": "0x0", "keys": [CHARLIE], "layout": "solidity", "call": "balanceOf(address)"}
-    stated = name | {"part": {"offset": 0, "size": 8, "form": form}, "decimals": 2}
+    part = {"part": {"offset": 0, "size": 8, "form": form}, "decimals": 2}
+    stated = name | ({"call": "balanceOf(address)(bool)"} if form == "typed" else part)
     slot = f"0x{keccak(bytes.fromhex(CHARLIE[2:]).rjust(32, bytes(1)) + bytes(32)).hex()}"
     alice, bob, charlie = map(a_key, (ALICE, BOB, CHARLIE))
     plain = submit(alice, asking({"block:12": {"accounts": {ALICE: {"slots": [slot]}}}}))
@@ -180,7 +181,7 @@ def test_another_user_s_name_changes_no_value_and_no_code(settings, form):
     batches.complete(batch, *StepKind)
     assert seen_by(alice, ALICE) == seen_by(charlie, CHARLIE) == before
     # Nobody else reads the name's part, but its user does.
-    own = {"unsigned": 0x34, "bool": 1, "left": 0x34 << 248}[form]
+    own = {"unsigned": 0x34, "bool": 1, "left": 0x34 << 248, "typed": 1}[form]
     values, code = seen_by(bob, BOB)
     assert values == [str(own)] * 2
     assert "balanceOf(address holder" in code

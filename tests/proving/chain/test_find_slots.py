@@ -326,6 +326,27 @@ def test_a_view_call_leads_to_its_slot_and_layout(search):
         assert (shown["slotName"] or {}).get("part", _WHOLE) == first["part"], row
 
 
+@pytest.mark.parametrize(
+    ("signature", "arguments", "value", "part"),
+    [
+        ("Typed.pnl(address)(int256)", [ALICE], "-1001", (0, 256, "signed")),
+        ("Typed.pnl(address) (int)", [BOB], "0", (0, 256, "signed")),
+        ("Typed.pnl(address)", [ALICE], str(2**256 - 1001), (0, 256, "unsigned")),
+        ("Typed.root()(bytes32)", [], f"0x{b'root'.hex():0<64}", (0, 256, "left")),
+        ("Typed.price()(uint160)", [], str(1 << 159), (0, 160, "unsigned")),
+        ("Many.owner()(address)", [], ALICE, (0, 160, "unsigned")),
+        ("Many.paused()(bool)", [], "true", (8, 8, "bool")),
+        ("Many.plain()(bool)", [], "true", (0, 256, "bool")),
+        ("Many.tick()(int24)", [], "-5", (24, 24, "signed")),
+        ("Many.tags(address)(bytes4)", [ALICE], "0x12345678", (0, 32, "left")),
+    ],
+)
+def test_a_value_is_shown_by_the_type_that_the_signature_names(search, signature, arguments, value, part):
+    name, _, call = signature.partition(".")
+    slot, *_ = search.found(name, call, *arguments)["slots"]
+    assert (slot["value"], tuple(slot["part"].values())) == (value, part)
+
+
 def test_slots_that_a_value_depends_on_are_named(search):
     depending = {
         ("OldVotesToken", "getVotes(address)"): ["length"],
@@ -582,6 +603,8 @@ def test_an_earlier_block_has_its_own_value(search, chain):
                 ("Token", "balanceOf(address)", {}),
                 ("Token", "balanceOf", ALICE, {}),
                 ("Token", "balanceOf(uint7)", ALICE, {}),
+                ("Token", "balanceOf(address)(uint7)", ALICE, {}),
+                ("Token", "balanceOf(address)(string)", ALICE, {}),
                 ("Token", "balanceOf(uint257)", "1", {}),
                 ("Token", "f(uint8)", "256", {}),
                 ("Token", "f(int8)", "-129", {}),
@@ -620,6 +643,7 @@ def test_a_refusal_says_what_to_check(search, chain):
             f"{later} has no code at block 1 of Development chain (31337). It",
         ),
         ((later, "balanceOf(address)", ALICE), "latest", "The call answers 0 bytes: name a view function"),
+        (("Token", "totalSupply()(bool)"), "latest", "The call answers 0x3e9, which is no bool."),
         (("Hidden", "failing(address)"), "latest", "The signature has 1 argument, not 0."),
     ):
         assert search.ask(*call, block=block).json()["error"].startswith(sentence)
