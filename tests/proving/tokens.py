@@ -81,14 +81,14 @@ def deploy(chain: DevChain) -> Deployed:
     """Deploy all contracts, and run each one's function `fill` for Alice."""
     deployed = Deployed()
     addresses = deployed.addresses
-    compiled = _compiled()
-    for name, contract in compiled.items():
+    sources = compiled("Tokens.sol")
+    for name, contract in sources.items():
         layout = contract["storageLayout"]["storage"]
         deployed.variables[name] = {each["label"]: int(each["slot"]) for each in layout}
 
     def add(name: str, code: str = "", *addresses_of: str) -> None:
         arguments = "".join(f"{addresses[each][2:].lower():0>64}" for each in addresses_of)
-        addresses[name] = create(chain, compiled[code or name]["evm"]["bytecode"]["object"] + arguments)
+        addresses[name] = create(chain, sources[code or name]["evm"]["bytecode"]["object"] + arguments)
 
     for name in _ALONE:
         add(name)
@@ -106,18 +106,19 @@ def deploy(chain: DevChain) -> Deployed:
     return deployed
 
 
-def _compiled() -> dict[str, Any]:
-    source = (FOLDER / "Tokens.sol").read_text()
+def compiled(name: str) -> dict[str, Any]:
+    """Return the compiler's output for each contract in a file of this folder."""
+    source = (FOLDER / name).read_text()
     output = run_compiler(
-        {"Tokens.sol": source, **_imported("Tokens.sol", source)},
-        {"Tokens.sol": {"*": ["evm.bytecode.object", "storageLayout"]}},
+        {name: source, **_imported(name, source)},
+        {name: {"*": ["evm.bytecode.object", "storageLayout"]}},
         _REMAPPED,
         settings=_SETTINGS,
     )
     faults = [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]
     assert not faults, "\n".join(faults)
-    compiled: dict[str, Any] = output["contracts"]["Tokens.sol"]
-    return compiled
+    contracts: dict[str, Any] = output["contracts"][name]
+    return contracts
 
 
 def _imported(path: str, text: str, known: Iterable[str] = ()) -> dict[str, str]:
