@@ -111,7 +111,8 @@ test-op-stack-long: .venv/ready node_modules/ready ## Run the long tests that ne
 # Tests that run on PostgreSQL each time, because it is most likely to differ there: parallel transactions, bulk writes.
 STORING := $(addprefix tests/queries/database/test_,idempotency.py own_batches.py storage.py submission.py uint256.py)
 POSTGRESQL_FIRST := tests/database/database/test_side_by_side.py tests/inside/database/test_side_by_side.py \
-	tests/inside/chain/test_shared_transactions.py $(STORING)
+	tests/inside/chain/test_shared_transactions.py tests/database/database/test_retried_reads.py \
+	tests/upgrades/database/test_expansions.py $(STORING)
 # Outside tests that may find faults of locks, kills and money on PostgreSQL only.
 LOCKS_KILLS_MONEY := tests/proving/system/test_kills.py tests/proving/system/test_frozen_workers.py tests/proving/chain/test_money.py \
 	tests/proving/chain/test_transactions.py tests/proving/chain/test_registries.py tests/proving/budget $(STORING)

@@ -443,6 +443,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "config.drawn_marks.DrawnMarksMiddleware",
+    "config.database.retried_reads.RetriedReadsMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"

@@ -1,7 +1,9 @@
 from django.db import migrations, models
 
+from config.database.expansions import Expansion
 
-class Migration(migrations.Migration):
+
+class Migration(Expansion):
     dependencies = [("accounts", "0001_version_0_3")]
 
     operations = [

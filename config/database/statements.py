@@ -283,21 +283,26 @@ def lock(rows: QuerySet[_M]) -> None:
         list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
 
-def retried(write: Callable[[], T], *, tries: int = _TRIES) -> T:
-    """Return the result of `write`. Call it again if the database ended its transaction because of a deadlock.
+def is_deadlock(error: Exception) -> bool:
+    """Return whether the database ended a transaction because transactions waited in a circle."""
+    return isinstance(error, OperationalError) and getattr(error.__cause__, "sqlstate", None) in _CIRCLES
+
+
+def retried(work: Callable[[], T]) -> T:
+    """Return the result of `work`. Call it again if the database ended its transaction because of a deadlock.
 
     Inside a transaction it is called only once, because the outer transaction has ended too.
     """
     is_inside = connection.in_atomic_block
-    for _ in range(tries - 1):
+    for _ in range(_TRIES - 1):
         try:
-            return write()
+            return work()
         except OperationalError as error:
-            if is_inside or getattr(error.__cause__, "sqlstate", None) not in _CIRCLES:
+            if is_inside or not is_deadlock(error):
                 raise
             logger.warning("a database transaction runs again, %s: %s", type(error.__cause__).__name__, error)
             from config.metrics_server import DATABASE_RETRIES  # noqa: PLC0415 (slow to load, and seldom needed)
 
             DATABASE_RETRIES.inc()
             time.sleep(_PAUSE_SECONDS)
-    return write()
+    return work()

@@ -1,8 +1,9 @@
 import queries.waits
+from config.database.expansions import Expansion
 from django.db import migrations, models
 
 
-class Migration(migrations.Migration):
+class Migration(Expansion):
     dependencies = [("proving", "0002_version_0_4")]
 
     operations = [
@@ -24,10 +25,10 @@ class Migration(migrations.Migration):
         migrations.AddField("chainhead", "gas_scale", models.FloatField(db_default=1, default=1)),
         migrations.AddField("chainhead", "timestamp", models.PositiveBigIntegerField(db_default=0, default=0)),
         migrations.AddField("chainhead", "final_timestamp", models.PositiveBigIntegerField(null=True)),
+        migrations.AddField("chainhead", "fork", models.JSONField(null=True)),
         migrations.AlterField(
             "jumpleaves",
             "kind",
             models.CharField(choices=[("period", "Period"), ("epoch", "Epoch"), ("state", "State")], max_length=6),
         ),
-        migrations.AddField("chainhead", "fork", models.JSONField(null=True)),
     ]

@@ -1,8 +1,10 @@
 from django.db import migrations, models
 from django.db.models import Case, Q, Value, When
 
+from config.database.expansions import Expansion
 
-class Migration(migrations.Migration):
+
+class Migration(Expansion):
     dependencies = [
         ("queries", "0001_version_0_3"),
     ]

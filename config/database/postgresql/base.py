@@ -12,12 +12,7 @@ from django.db.backends.postgresql import base
 from django.db.backends.postgresql.schema import DatabaseSchemaEditor
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-# Django computes between a migration's statements, and a large table takes long. SET LOCAL ends with the transaction,
-# so it holds behind a pooler too.
-_OF_MIGRATION = (
-    "SET LOCAL lock_timeout = '20s'; SET LOCAL statement_timeout = 0; "
-    "SET LOCAL idle_in_transaction_session_timeout = '1min'"
-)
+from config.database.expansions import TIME_LIMITS
 
 
 class _NewConnection(psycopg.Connection[Any]):
@@ -46,7 +41,7 @@ class SchemaEditor(DatabaseSchemaEditor):
         super().__enter__()
         if self.atomic_migration:
             with self.connection.cursor() as cursor:
-                cursor.execute(_OF_MIGRATION)
+                cursor.execute(TIME_LIMITS)
         return self
 
 

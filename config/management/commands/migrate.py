@@ -1,13 +1,12 @@
 """`manage.py migrate`. Only this command creates SQLite's file. It gives only the owner access to the file."""
 
-from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import connection
 
-from config.database import one_connection, statements
+from config.database import one_connection
 from config.database.sqlite import sqlite_file
 
 
@@ -30,6 +29,4 @@ class Command(migrate.Command):
                 file.touch(mode=0o600)
             except OSError as error:
                 raise CommandError(f"{file} can't be made: {error.strerror}.") from None
-        # A migration locks several tables. A worker of the former version may hold one and wait for another. On a busy
-        # service that is frequent: the database waits a second, then ends either transaction.
-        statements.retried(partial(super().handle, *arguments, **options), tries=60)
+        super().handle(*arguments, **options)

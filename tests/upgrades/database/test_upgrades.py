@@ -14,8 +14,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -36,6 +37,7 @@ from tests.proving.self_funded import left_of, send
 from tests.proving.sources import THERE
 from tests.service import ALICE, BOB, CHARLIE, header, reconfigure, request, work
 from tests.upgrades import baselines, writing
+from tests.upgrades.schema import columns, rows, schema
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
@@ -73,12 +75,6 @@ def as_it_was(version: str, folder: Path, name: str) -> list[str]:
     """Return arguments with which anvil loads a chain of the version."""
     (folder / name).write_bytes(baselines.read(version, name))
     return ["--load-state", str(folder / name)]
-
-
-def rows(statement: str) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return list(cursor.fetchall()) if cursor.description else []
 
 
 def values(statement: str) -> set[Any]:
@@ -274,52 +270,6 @@ def test_0_3_0_can_write_what_an_upgrade_leaves(old):
     assert values(f"SELECT own_key_known FROM accounts_user WHERE address = '{CHARLIE}'") == {True}
 
 
-class Column(NamedTuple):
-    """One column as the database describes it."""
-
-    table: str
-    name: str
-    type: str
-    may_be_null: bool
-    default: str | None
-
-
-COLUMNS = {
-    "sqlite": """
-        SELECT tables.name, columns.name, columns.type, NOT columns."notnull", columns.dflt_value
-        FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
-        WHERE tables.type = 'table' AND tables.name <> 'sqlite_sequence'
-    """,
-    "postgresql": """
-        SELECT relname, attname, format_type(atttypid, atttypmod), NOT attnotnull,
-            coalesce(pg_get_expr(adbin, adrelid), nullif(attidentity::text, ''))
-        FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
-        LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-        WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND attnum > 0 AND NOT attisdropped
-    """,
-}
-# Keys of PostgreSQL refer to columns, whose names when they were created are in the keys' own names.
-REST = {
-    "sqlite": "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name <> 'sqlite_sequence'",
-    "postgresql": """
-        SELECT tablename || indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' UNION ALL
-        SELECT conrelid::regclass || CASE contype WHEN 'f' THEN '' ELSE conname END, pg_get_constraintdef(oid)
-        FROM pg_constraint WHERE connamespace = 'public'::regnamespace AND contype <> 'n'
-    """,
-}
-
-
-def columns() -> dict[tuple[str, str], Column]:
-    return {(column.table, column.name): column for row in rows(COLUMNS[connection.vendor]) if (column := Column(*row))}
-
-
-def schema() -> set[tuple[Any, ...]]:
-    """Return the columns, the indexes and the constraints. Columns of a table may have any order."""
-    statements = [(name, sql.replace("(", ", ", 1)) for name, sql in rows(REST[connection.vendor])]
-    parts = {(name, part.rstrip(" )")) for name, sql in statements for part in sql.split(", ")}
-    return parts | set(columns().values())
-
-
 @pytest.mark.long("0.3.0-proving-0001_before_0_3")
 @pytest.mark.parametrize(
     ("app", "lacking"),
@@ -361,6 +311,10 @@ def test_each_migration_only_adds():
             continue
         operations: list[Any] = list(migration.operations)
         made = {op.name_lower for op in operations if type(op).__name__ == "CreateModel"}
+        # A transaction that locked two tables would wait in a circle with those of the service.
+        tables = [table for table, _ in groupby(getattr(op, "model_name_lower", "") for op in operations)]
+        assert len(tables) == len(set(tables)), f"{app} {name}: order the operations by table"
+        assert not migration.atomic, f"{app} {name}: it must be an Expansion"
         for operation in operations:
             if type(operation).__name__ == "AlterField" and _only_loosens(loader, migration, operation):
                 continue
