@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from accounts import throttle
 from accounts.models import ApiKey
 from api.fact_schema import SlotName
+from batch_query_client import namespaces
 from batch_query_client.amounts import is_amount
 from chains import encoding
 from chains.encoding import hex_data
@@ -50,6 +51,13 @@ def _address(value: object) -> str:
     return address
 
 
+def _base(value: object) -> int:
+    try:
+        return namespaces.base_slot(value if isinstance(value, str) else "")
+    except ValueError as why:
+        raise invalid(f"{why} It is not {shown(value)}.") from None
+
+
 class SlotRequest(BaseModel):
     """The view call whose slot to find."""
 
@@ -69,6 +77,11 @@ class SlotRequest(BaseModel):
     )
     position: Annotated[str, text_type(_POSITION, "A position is a number below 100, in decimal, not {}.")] | None = (
         Field(default=None, description="The position of the word, if the answer has several: decimal, from 0.")
+    )
+    base: Annotated[int, BeforeValidator(_base, json_schema_input_type=str)] | None = Field(
+        default=None,
+        description="A hint where the layout begins: a variable's slot in decimal or with 0x, a seed of Solady's, or a "
+        "namespace (ERC-7201) such as `erc7201:example.main`.",
     )
 
 
@@ -216,7 +229,8 @@ def _question(asked: SlotRequest) -> SlotQuestion:
     except InvalidCall as why:
         path = pointer("signature") if why.argument is None else pointer("arguments", why.argument)
         raise InvalidRequest([BodyFault(path, str(why), INVALID)]) from None
-    return SlotQuestion(asked.contract, call, None if asked.position is None else int(asked.position))
+    position = None if asked.position is None else int(asked.position)
+    return SlotQuestion(asked.contract, call, position, asked.base)
 
 
 def _block(text: str) -> int | Literal["latest", "finalized"]:

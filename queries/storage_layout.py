@@ -306,7 +306,7 @@ class NamedSlot(_StrictKey):
         """Return the value's slot: 0x and 64 digits."""
         slot = int(self.slot, 16)
         for key in self.keys:
-            slot = self._after(slot, key) % _WORDS
+            slot = slot_after(slot, key, self.layout)
         return f"0x{slot:064x}"
 
     @property
@@ -315,28 +315,30 @@ class NamedSlot(_StrictKey):
         keys = [key if isinstance(key, str) else key.model_dump(exclude_unset=True) for key in self.keys]
         return {"slot": f"{int(self.slot, 16):#x}", "keys": keys, "layout": self.layout, **self._stated}
 
-    def _after(self, slot: int, key: str | MappingKey | ArrayElement | StructMember) -> int:
-        word, is_solidity, is_old = slot.to_bytes(32), self.layout == "solidity", self.layout == "vyper-0.2.12"
-        if isinstance(key, str):
-            content = (integer(key) % _WORDS).to_bytes(32)
-            return _hash(content + word if is_solidity else word + content)
-        if isinstance(key, MappingKey):
-            content = key.content if key.is_hashed else key.content.ljust(32, b"\0")
-            if is_solidity:
-                return _hash(content + word)
-            return _hash(word + (keccak(content) if key.is_hashed else content))
-        if isinstance(key, StructMember):
-            return (_hash(word) if is_old else slot) + integer(key.member)
-        index, size, is_dynamic = integer(key.index), integer(key.size), key.length is None
-        first = _hash(word) if is_old or (is_solidity and is_dynamic) else slot
-        if is_old:
-            slots = index
-        elif is_solidity and size <= 32:
-            slots = index // (32 // size)
-        else:
-            slots = index * -(-size // 32)
-        # Vyper keeps the length before the elements.
-        return first + slots + (is_dynamic and not is_solidity)
+
+def slot_after(slot: int, key: str | MappingKey | ArrayElement | StructMember, layout: str) -> int:
+    """Return the slot to which a key leads from the slot of a variable, or of a value that contains others."""
+    word, is_solidity, is_old = slot.to_bytes(32), layout == "solidity", layout == "vyper-0.2.12"
+    if isinstance(key, str):
+        content = (integer(key) % _WORDS).to_bytes(32)
+        return _hash(content + word if is_solidity else word + content)
+    if isinstance(key, MappingKey):
+        content = key.content if key.is_hashed else key.content.ljust(32, b"\0")
+        if is_solidity:
+            return _hash(content + word)
+        return _hash(word + (keccak(content) if key.is_hashed else content))
+    if isinstance(key, StructMember):
+        return ((_hash(word) if is_old else slot) + integer(key.member)) % _WORDS
+    index, size, is_dynamic = integer(key.index), integer(key.size), key.length is None
+    first = _hash(word) if is_old or (is_solidity and is_dynamic) else slot
+    if is_old:
+        slots = index
+    elif is_solidity and size <= 32:
+        slots = index // (32 // size)
+    else:
+        slots = index * -(-size // 32)
+    # Vyper keeps the length before the elements.
+    return (first + slots + (is_dynamic and not is_solidity)) % _WORDS
 
 
 def _hash(content: bytes) -> int:

@@ -46,6 +46,8 @@ class SlotQuestion:
     call: FunctionCall
     position: int | None = None
     """The place of the word. None: the answer is one word."""
+    base: int | None = None
+    """The slot of a variable, a namespace or a seed from which the sender says that the layout begins."""
 
 
 class SlotsUnknown(Refused):

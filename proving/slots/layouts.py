@@ -7,16 +7,14 @@ Solady's `ERC20`. `queries.storage_layout` computes the slot of each name: nothi
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import product
+from itertools import permutations, product
 from typing import Any, Literal
 
-from eth_utils.crypto import keccak
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from batch_query_client.namespaces import first_slot
-from proving.slots.signatures import Argument, FunctionCall
-from queries.storage_layout import NamedSlot, Part
+from proving.slots.signatures import FunctionCall
+from queries.storage_layout import ArrayElement, NamedSlot, Part, SlotKey, StructMember, slot_after
 
 Compiler = Literal["solidity", "vyper", "vyper-0.2.12"]
 
@@ -25,13 +23,12 @@ Compiler = Literal["solidity", "vyper", "vyper-0.2.12"]
 _MEMBERS = 16
 _NAMESPACES = [first_slot(f"openzeppelin.storage.{name}") for name in ("ERC20", "Votes", "ERC721")]
 _SOLADY_SUPPLY = 0x05345CDF77EB68F44C
-_BASES = [*range(256), _SOLADY_SUPPLY, *(first + place for first in _NAMESPACES for place in range(_MEMBERS))]
 # Variables whose mappings are looked into for mappings of structs, and for a third mapping.
 _FIRST_BASES, _LAST_BASES = range(64), range(64, 256)
 # Seeds of Solady's ERC20: of balances, and of allowances.
 BALANCE_SEED, _ALLOWANCE_SEED = 0x87A211A2, 0x7F5E9F20
+_MOST_SEED = 1 << 96
 MOST_INDEX = 1 << 64
-_WORDS = 1 << 256
 
 
 @dataclass(frozen=True)
@@ -62,13 +59,13 @@ class Path:
     base: int
     steps: tuple[Key | Member | Element, ...] = ()
     compiler: Compiler = "solidity"
-    seed: int = 0
-    """Solady's, in place of a base."""
+    is_solady: bool = False
+    """The base is a seed, which is hashed with the arguments."""
 
     @property
     def layout(self) -> str:
         """Return the name of the layout."""
-        return "solady" if self.seed else self.compiler if self.steps else "fixed"
+        return "solady" if self.is_solady else self.compiler if self.steps else "fixed"
 
     @property
     def is_of_last(self) -> bool:
@@ -104,7 +101,7 @@ class Path:
     def name(self, call: FunctionCall, contract: str, length: int = 0) -> NamedSlot | None:
         """Return the name of the slot for a call of a contract. None: it has none."""
         try:
-            if self.seed:
+            if self.is_solady:
                 return self._solady(call, contract)
             keys = [key for step in self.steps for key in _keys(step, call, contract, length)]
             return NamedSlot.model_validate({"slot": f"{self.base:x}", "keys": keys, "layout": self.compiler})
@@ -112,10 +109,11 @@ class Path:
             return None
 
     def _solady(self, call: FunctionCall, contract: str) -> NamedSlot:
-        first, *others = [_address_of(step, call, contract) for step in self.steps]
-        if not others:
-            return NamedSlot(slot=f"{first}{self.seed:024x}", keys=[{"index": "0"}])  # type: ignore[list-item]
-        return NamedSlot(slot=f"{self.seed:024x}{others[0]}", keys=[{"key": f"0x{first}", "type": "bytes"}])  # type: ignore[list-item]
+        *others, last = [key for step in self.steps for key in _keys(step, call, contract, 0)]
+        slot, keys = f"{last[2:]}{self.base:024x}", [*others, *([] if others else [{"index": "0"}])]
+        if others and others[0].startswith("0x"):
+            slot, keys = f"{self.base:024x}{last[2:]}", [{"key": others[0].lower(), "type": "bytes"}]
+        return NamedSlot.model_validate({"slot": slot, "keys": keys})
 
 
 def _keys(step: Key | Member | Element, call: FunctionCall, contract: str, length: int) -> Iterator[Any]:
@@ -129,23 +127,23 @@ def _keys(step: Key | Member | Element, call: FunctionCall, contract: str, lengt
             yield {"index": str(index)} | ({} if size == 32 else {"size": str(size)})
 
 
-def _address_of(step: Key | Member | Element, call: FunctionCall, contract: str) -> str:
-    assert isinstance(step, Key)
-    return (contract if step.argument is None else str(call.arguments[step.argument].value))[2:].lower()
-
-
 class Layouts:
     """The slots to which the arguments of a call lead."""
 
-    def __init__(self, call: FunctionCall, contract: str, check_time: Callable[[], None]) -> None:
-        """`check_time` raises an error when the search takes too long."""
+    def __init__(
+        self, call: FunctionCall, contract: str, check_time: Callable[[], None], hint: int | None = None
+    ) -> None:
+        """`check_time` raises an error when the search takes too long. `hint` is a base or a seed."""
         self._call, self._contract, self._check_time = call, contract, check_time
-        own = Argument("address", contract)
-        self._keys = [*((Key(place), each) for place, each in enumerate(call.arguments)), (Key(None), own)]
+        self._hints = [] if hint is None else [hint]
+        keys = [*((Key(place), each.key) for place, each in enumerate(call.arguments)), (Key(None), contract)]
+        self._keys = [(step, _AS_KEY.validate_python(key)) for step, key in keys]
+        namespaces = [first + place for first in (*_NAMESPACES, *self._hints) for place in range(_MEMBERS)]
+        bases = dict.fromkeys([*range(256), _SOLADY_SUPPLY, *namespaces])
         self._paths: dict[int, list[Path]] = defaultdict(list)
-        for base in _BASES:
+        for base in bases:
             self._paths[base].append(Path(base))
-        self._newest = [(base, Path(base, compiler=compiler)) for base in _BASES for compiler in _COMPILERS]
+        self._newest = [(base, Path(base, compiler=compiler)) for base in bases for compiler in _COMPILERS]
         self._depth = 0
 
     def of(self, slot: int, part: Part, read: Mapping[int, int]) -> list[Path]:
@@ -156,9 +154,7 @@ class Layouts:
         while True:
             found = [path for path in self._ways(slot, part, read) if self._leads_to(path, slot, read)]
             if found or not self._go_deeper():
-                break
-        found = found or [path for path in self._in_old_vyper(slot) if self._leads_to(path, slot, read)]
-        return list(dict.fromkeys(found))
+                return list(dict.fromkeys(found))
 
     def guesses(self) -> list[int]:
         """Return slots that the call may read: those to which all its arguments lead, and those to which none leads."""
@@ -166,7 +162,7 @@ class Layouts:
         while self._depth < min(count, 2) and self._go_deeper():
             pass
         known = [(place, path) for place, paths in self._paths.items() for path in paths]
-        usual = [(place, path) for place, path in known if path.base not in _LAST_BASES]
+        usual = [(place, path) for place, path in known if path.base not in _LAST_BASES or self._is_first(path.base)]
         places = [place for place, path in usual if not path.steps or path.arguments == {*range(count)}]
         of_solady = [path.number(self._call, self._contract) for path in self._of_solady()]
         return list(dict.fromkeys([*places, *filter(None, of_solady)]))
@@ -179,7 +175,7 @@ class Layouts:
     def known(self, slot: int) -> list[Path]:
         """Return the ways to a slot, without arrays, that are known so far."""
         return [
-            replace(path, steps=(*path.steps, *([Member(place)] if place else [])))
+            replace(path, steps=(*path.steps, *([Member(place)] if place or path.compiler == _OLD else [])))
             for place in range(_MEMBERS)
             for path in self._paths.get(slot - place, ())
             if path.steps or not place
@@ -192,7 +188,7 @@ class Layouts:
         yield from self.known(slot)
         yield from self._solady(slot)
         for array, length in read.items():
-            of_solidity, of_vyper = slot - _hash(array.to_bytes(32)), slot - array - 1
+            of_solidity, of_vyper = slot - slot_after(array, _FIRST_ELEMENT, "solidity"), slot - array - 1
             if 0 <= of_solidity < MOST_INDEX:
                 for path in self.known(array):
                     if path.compiler == "solidity":
@@ -222,74 +218,68 @@ class Layouts:
         yield from (path for path in self._of_solady() if path.number(self._call, self._contract) == slot)
 
     def _of_solady(self) -> list[Path]:
-        keys = [key for key, argument in self._keys if argument.type == "address"]
-        paths = [Path(0, (key,), seed=BALANCE_SEED) for key in keys]
-        paths += [Path(0, both, seed=_ALLOWANCE_SEED) for both in product(keys, keys) if both[0] != both[1]]
-        return paths
+        arguments = [(Key(place), each) for place, each in enumerate(self._call.arguments)]
+        holders = [*(step for step, each in arguments if each.type == "address"), Key(None)]
+        identifiers = [step for step, each in arguments if each.number is not None]
+        seeds = [hint for hint in self._hints if hint < _MOST_SEED]
+        ways: list[tuple[int, tuple[Key, ...]]] = [*product((BALANCE_SEED, *seeds), product(holders))]
+        ways += product((_ALLOWANCE_SEED, *seeds), permutations(holders, 2))
+        ways += product(seeds, product(identifiers, holders))
+        return [Path(seed, steps, is_solady=True) for seed, steps in ways]
 
     def _go_deeper(self) -> bool:
         """Find the places of mappings inside those that are known. Return False if there are no more."""
         of_arguments = self._keys[:-1]
-        if self._depth == min(3, max(1, len(of_arguments))):
+        most = min(3, max(1, len(of_arguments)))
+        if self._depth > most:
             return False
         self._depth += 1
+        if self._depth > most:
+            self._add(self._old_structs())
+            return True
         # The contract's own address leads from a variable only.
         places = [(place, path) for place, path in self._newest if Key(None) not in path.steps]
         if self._depth == 3:
-            places = [(place, path) for place, path in places if path.base in _FIRST_BASES]
+            places = [(place, path) for place, path in places if self._is_first(path.base)]
         found = list(self._inside(places, self._keys if self._depth == 1 else of_arguments))
         if self._depth == 2:
             # Mappings in structs, after other members.
             structs = [
                 (place + member, replace(path, steps=(*path.steps, Member(member))))
                 for place, path in places
-                if path.base in _FIRST_BASES and path.compiler == "solidity"
+                if self._is_first(path.base) and path.compiler == "solidity"
                 for member in range(1, _MEMBERS // 2)
             ]
             found += self._inside(structs, of_arguments)
-        for place, path in found:
-            self._paths[place].append(path)
+        self._add(found)
         self._newest = found
         return True
 
+    def _add(self, found: Iterable[tuple[int, Path]]) -> None:
+        for place, path in found:
+            self._paths[place].append(path)
+
+    def _is_first(self, base: int) -> bool:
+        return base in _FIRST_BASES or any(base - hint in range(_MEMBERS) for hint in self._hints)
+
     def _inside(
-        self, places: Iterable[tuple[int, Path]], keys: Sequence[tuple[Key, Argument]]
+        self, places: Iterable[tuple[int, Path]], keys: Sequence[tuple[Key, SlotKey]]
     ) -> Iterator[tuple[int, Path]]:
         for place, path in places:
             self._check_time()
-            word = (place % _WORDS).to_bytes(32)
-            for key, argument in keys:
-                if key in path.steps:
-                    continue
-                if path.compiler == "solidity":
-                    number = _hash(argument.hashed + word)
-                else:
-                    content = keccak(argument.hashed) if argument.is_hashed_alone else argument.hashed
-                    number = _hash(word + content)
-                yield number, replace(path, steps=(*path.steps, key))
+            for step, key in keys:
+                if step not in path.steps:
+                    yield slot_after(place, key, path.compiler), replace(path, steps=(*path.steps, step))
 
-    def _in_old_vyper(self, slot: int) -> Iterator[Path]:
-        """Yield the ways to members of structs, which Vyper kept at the hash of the struct's slot until 0.2.12."""
-        for member in range(_MEMBERS):
-            for path in self._old_structs.get(slot - member, ()):
-                yield replace(path, steps=(*path.steps, Member(member)), compiler="vyper-0.2.12")
-
-    @cached_property
-    def _old_structs(self) -> dict[int, list[Path]]:
-        of_vyper = {
-            place: [path for path in paths if path.compiler == "vyper" and path.steps]
-            for place, paths in self._paths.items()
-        }
-        structs: dict[int, list[Path]] = {}
-        for place, paths in of_vyper.items():
-            if paths:
+    def _old_structs(self) -> Iterator[tuple[int, Path]]:
+        """Yield the ways to structs, which Vyper kept at the hash of their slot until 0.2.12."""
+        for place, path in [(place, path) for place, paths in self._paths.items() for path in paths]:
+            if path.compiler == "vyper" and path.steps:
                 self._check_time()
-                structs[_hash(place.to_bytes(32))] = paths
-        return structs
+                yield slot_after(place, _FIRST_MEMBER, _OLD), replace(path, compiler=_OLD)
 
 
 _COMPILERS: tuple[Compiler, ...] = ("solidity", "vyper")
-
-
-def _hash(content: bytes) -> int:
-    return int.from_bytes(keccak(content))
+_OLD: Compiler = "vyper-0.2.12"
+_AS_KEY = TypeAdapter[SlotKey](SlotKey)
+_FIRST_MEMBER, _FIRST_ELEMENT = StructMember(member="0"), ArrayElement(index="0")

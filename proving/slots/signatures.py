@@ -39,7 +39,7 @@ class Argument:
     is_last: bool = False
 
     @property
-    def key(self) -> str | dict[str, str] | None:
+    def key(self) -> str | dict[str, str]:
         """Return the argument as a key of a `NamedSlot`."""
         if self.type == "bytes32":
             return hex_data(self.value)
@@ -48,22 +48,6 @@ class Argument:
         if self.type.startswith("bytes"):
             return {"key": hex_data(self.value), "type": self.type}
         return str(int(self.value)) if self.type != "address" else str(self.value)
-
-    @property
-    def hashed(self) -> bytes:
-        """Return what Solidity hashes for a mapping's key."""
-        if self.type == "address":
-            return bytes.fromhex(self.value[2:]).rjust(32, b"\0")
-        if self.type == "string":
-            return bytes(self.value.encode())
-        if self.type.startswith("bytes"):
-            return bytes(self.value) if self.type == "bytes" else bytes(self.value.ljust(32, b"\0"))
-        return (int(self.value) % (1 << 256)).to_bytes(32)
-
-    @property
-    def is_hashed_alone(self) -> bool:
-        """Return whether Vyper hashes the key before it hashes it with the slot."""
-        return self.type in {"string", "bytes"}
 
     @property
     def number(self) -> int | None:

@@ -97,7 +97,7 @@ def find(rpc: RpcClient, asked: SlotQuestion, header: Header, budget: ExchangeBu
 class _Search:
     def __init__(self, rpc: RpcClient, asked: SlotQuestion, header: Header, budget: ExchangeBudget) -> None:
         self._rpc, self._asked, self._at = rpc, asked, header
-        self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract, budget.check_time)
+        self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract, budget.check_time, asked.base)
         self._asking = AskedCall(rpc, asked, header, budget)
         self._base = self._asking.base
         self._words: dict[Place, int] = {}

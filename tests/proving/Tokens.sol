@@ -22,6 +22,7 @@ import {ERC721Upgradeable} from "openzeppelin-contracts-upgradeable-5/token/ERC7
 import {ERC20 as SolmateERC20} from "solmate/src/tokens/ERC20.sol";
 import {ERC4626} from "solmate/src/tokens/ERC4626.sol";
 import {ERC20 as SoladyERC20} from "solady/src/tokens/ERC20.sol";
+import {ERC1155 as SoladyERC1155} from "solady/src/tokens/ERC1155.sol";
 
 contract OldToken is OldERC20("Old", "OLD") {
     function fill(address account) external { _mint(account, 1001); _approve(account, address(this), 1002); }
@@ -605,4 +606,28 @@ contract Typed {
     uint160 public price;
 
     function fill(address account) external { (pnl[account], root, price) = (-1001, "root", 1 << 159); }
+}
+
+/// Layouts without a name: above slot 255, in a namespace of its own, and with other seeds of Solady's.
+contract Hinted is SoladyERC1155 {
+    struct Main { uint256 total; mapping(address => uint256) staked; }
+    struct Position { uint256 opened; mapping(address => uint256) shares; }
+
+    uint256[300] private gap;
+    mapping(address => uint256) public far;
+    mapping(uint256 => Position) private positions;
+
+    function fill(address account) external {
+        far[account] = 1001; _main().staked[account] = 1002; positions[5].shares[account] = 1003;
+        _mint(account, 7, 1004, "");
+    }
+
+    function staked(address account) external view returns (uint256) { return _main().staked[account]; }
+    function sharesIn(uint256 id, address account) external view returns (uint256) { return positions[id].shares[account]; }
+    function uri(uint256) public pure override returns (string memory) { return ""; }
+
+    /// keccak256(abi.encode(uint256(keccak256("example.main")) - 1)) & ~bytes32(uint256(0xff))
+    function _main() private pure returns (Main storage found) {
+        assembly { found.slot := 0x183a6125c38840424c4a85fa12bab2ab606c4b6d0e7cc73c0c06ba5300eab500 }
+    }
 }

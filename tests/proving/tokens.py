@@ -50,6 +50,7 @@ _ALONE = [
     "BehindNamespace",
     "Parts",
     "Typed",
+    "Hinted",
 ]
 # Names, contracts, and the contract whose address is the only argument.
 _WITH_ADDRESS = (

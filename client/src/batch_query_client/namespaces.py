@@ -1,5 +1,6 @@
-"""Namespaces of storage (ERC-7201) that are known by name: those of OpenZeppelin's upgradeable contracts."""
+"""Namespaces of storage (ERC-7201). Those of OpenZeppelin's upgradeable contracts are known by name."""
 
+import re
 from functools import cache
 
 from eth_utils.crypto import keccak
@@ -11,6 +12,7 @@ _NAMES = (
     *("AccessControl", "AccessControlEnumerable", "AccessControlDefaultAdminRules", "AccessManaged", "AccessManager"),
     *("VestingWallet", "TimelockController", "Governor", "GovernorCountingSimple", "GovernorVotes"),
 )
+_BASE = re.compile(r"(0x[0-9a-fA-F]{1,64})|([0-9]{1,78})|erc7201:([!-~]{1,200})", re.ASCII)
 # The first slot of a namespace ends with a zero byte. The members of its struct follow.
 _MEMBERS = 0xFF
 
@@ -18,6 +20,16 @@ _MEMBERS = 0xFF
 def first_slot(name: str) -> int:
     """Return the first slot of a namespace."""
     return int.from_bytes(keccak((int.from_bytes(keccak(text=name)) - 1).to_bytes(32))) & ~_MEMBERS
+
+
+def base_slot(text: str) -> int:
+    """Return the slot that a hint names: in decimal, in hexadecimal with 0x, or by a namespace. Raises `ValueError`."""
+    if match := _BASE.fullmatch(text):
+        digits, decimal, name = match.groups()
+        slot = first_slot(name) if name else int(digits, 16) if digits else int(decimal)
+        if slot < 1 << 256:
+            return slot
+    raise ValueError("A base is a slot in decimal, or in hexadecimal with 0x, or a namespace, as erc7201:example.main.")
 
 
 def namespace(slot: int) -> str:

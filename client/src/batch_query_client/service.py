@@ -262,10 +262,12 @@ class _ServiceOperations(Generic[AnyBatch]):
         chain: int,
         block: int | str = "latest",
         position: int | None = None,
+        base: int | str | None = None,
     ) -> Steps[FoundSlots]:
         """Return the storage slot from which a view call answers, such as `"balanceOf(address)"`, and its layout.
 
-        `block` is a number, `"latest"` or `"finalized"`. `position` is the word of an answer of several. Raises
+        `block` is a number, `"latest"` or `"finalized"`. `position` is the word of an answer of several. `base`
+        is a hint where the layout begins: a slot, or a namespace such as `"erc7201:example.main"`. Raises
         `InvalidRequest` with the code `slots_unknown`, `call_failed` or `proof_unavailable`, `UnexpectedAnswer`, and
         the errors of `submit`.
         """
@@ -276,6 +278,7 @@ class _ServiceOperations(Generic[AnyBatch]):
             "signature": signature,
             "arguments": [str(each).lower() if isinstance(each, bool) else str(each) for each in arguments],
             **({} if position is None else {"position": str(position)}),
+            **({} if base is None else {"base": str(base)}),
         }
         found = yield from operations.post(self._access, FoundSlots, "/find-slots", document)
         if found.source_chain_id != chain or block not in {found.block_number, "latest", "finalized"}:

@@ -389,6 +389,16 @@ contract Flagged {
         assembly { found.slot := 0x52c63247e1f47db19d5ce0460030c497f067ca4cebf71ba98eeadabe20bace00 }
     }
 }"""
+_FAR = """
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+
+contract Far {
+    uint256[300] private gap;
+    mapping(address => uint256) public balanceOf;
+
+    constructor(address holder) { balanceOf[holder] = 1001; }
+}"""
 _ODD = """
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.20;
@@ -417,6 +427,25 @@ contract Reader {
         return CODE;
     }
 }""".replace("%s", _PACKAGE)
+
+
+@pytest.mark.long
+def test_one_hint_names_the_slots_of_all_holders(live, bqs):
+    code = shown_code.creation_codes({"Far.sol": _FAR})["Far.sol"]["Far"]
+    token = foreign_contracts.create(live.chain, code + f"{ALICE[2:].lower():0>64}")
+    asked = ("--chain", str(CHAIN_ID), "--token", token, "--holder", BOB, "--holder", ALICE)
+    code, _, errors = bqs("proofs", *asked)
+    assert (code, "a batch of its own" in errors) == (ExitCode.USAGE, True)
+    for base in ("300", "0x12c"):
+        code, out, errors = bqs("proofs", *asked, "--base", base)
+        assert code == 0, errors
+        assert "balanceOf 0xf39F…2266 1001 " in " ".join(out.split())
+        assert f"mappingSlot({300:#x}, holder)" in errors
+    code, out, _ = bqs("find-slots", token, "balanceOf(address)", ALICE, "--chain", str(CHAIN_ID), "--base", "300")
+    assert (code, '"slot": "0x12c"' in out) == (0, True)
+    assert bqs("proofs", "--chain", str(CHAIN_ID), "--base", "300")[0] == ExitCode.USAGE
+    (slot,) = live.service.find_slots(token, "balanceOf(address)", ALICE, chain=CHAIN_ID, base=300).slots
+    assert slot.layout == "solidity"
 
 
 @pytest.mark.long

@@ -347,6 +347,32 @@ def test_a_value_is_shown_by_the_type_that_the_signature_names(search, signature
     assert (slot["value"], tuple(slot["part"].values())) == (value, part)
 
 
+_MAIN = 0x183A6125C38840424C4A85FA12BAB2AB606C4B6D0E7CC73C0C06BA5300EAB500
+_HOLDER_OF_7 = {"slot": hex(_HOLDER << 96 | 0x9A31110384E0B0C9), "keys": ["7"], "layout": "solidity"}
+
+
+@pytest.mark.parametrize(
+    ("signature", "arguments", "base", "value", "name"),
+    [
+        ("far(address)", [ALICE], "300", "1001", slot_name("0x12c", ALICE)),
+        ("far(address)", [BOB], "0x12c", "0", slot_name("0x12c", BOB)),
+        ("staked(address)", [ALICE], "erc7201:example.main", "1002", slot_name(hex(_MAIN + 1), ALICE)),
+        ("staked(address)", [ALICE], str(_MAIN), "1002", slot_name(hex(_MAIN + 1), ALICE)),
+        ("sharesIn(uint256,address)", ["5", ALICE], "301", "1003", slot_name("0x12d", "5", member(1), ALICE)),
+        ("balanceOf(address,uint256)", [ALICE, "7"], "0x9a31110384e0b0c9", "1004", _HOLDER_OF_7),
+    ],
+)
+def test_a_hint_where_the_layout_begins_names_the_slot(search, signature, arguments, base, value, name):
+    (slot,) = search.found("Hinted", signature, *arguments)["slots"]
+    assert (slot["value"], slot["layout"], slot["slotName"]) == (value, "layout_unknown", None)
+    (slot,) = search.found("Hinted", signature, *arguments, base=base)["slots"]
+    assert {key: slot["slotName"][key] for key in name} == name
+    assert (slot["value"], slot["layout"]) == (value, "solady" if "0x9a" in base else "solidity")
+    # A hint makes no layout right.
+    (slot,) = search.found("Hinted", signature, *arguments, base="erc7201:example.other")["slots"]
+    assert (slot["value"], slot["layout"], slot["slotName"]) == (value, "layout_unknown", None)
+
+
 def test_slots_that_a_value_depends_on_are_named(search):
     depending = {
         ("OldVotesToken", "getVotes(address)"): ["length"],
@@ -617,6 +643,9 @@ def test_an_earlier_block_has_its_own_value(search, chain):
                 ("Token", "balanceOf(address)", ALICE, {"block": "block:9999999999999999999"}),
                 ("Token", "balanceOf(address)", ALICE, {"position": "-1"}),
                 ("Token", "balanceOf(address)", ALICE, {"more": "1"}),
+                ("Token", "balanceOf(address)", ALICE, {"base": "12c"}),
+                ("Token", "balanceOf(address)", ALICE, {"base": str(2**256)}),
+                ("Token", "balanceOf(address)", ALICE, {"base": "erc7201:"}),
                 ("Token", "balanceOf(address)", ALICE, {"arguments": [5]}),
             ]
         ),

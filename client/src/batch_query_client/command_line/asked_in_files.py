@@ -60,6 +60,7 @@ class BatchOptions:
     label: str | None = None
     token: str | None = None
     holders: Sequence[str] = ()
+    base: str | None = None
     withdrawals: Sequence[int] = ()
 
 

@@ -29,6 +29,7 @@ from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import (
     chain_option,
     read_amount,
+    with_base,
     with_json,
     with_keystore,
     with_node,
@@ -121,7 +122,7 @@ def _check(body: BatchBody, url: str | None) -> None:
 
 
 def _body(options: BatchOptions, service: client.BatchQueryService, connections: Connections = tuple) -> BatchBody:
-    if options.token is not None or options.holders:
+    if options.token is not None or options.holders or options.base is not None:
         options = _of_token(connected(options, connections), service)
 
     def check(document: Mapping[str, Any]) -> client.InvalidRequest | None:
@@ -160,7 +161,7 @@ def _of_token(options: BatchOptions, service: client.BatchQueryService) -> Batch
     token = options.token.casefold()
     first, *others = sorted(options.holders, key=lambda holder: holder.casefold() == token)
     block = read_block(options.block or "latest")
-    found = service.find_slots(options.token, _BALANCE, first, chain=options.chain, block=block)
+    found = service.find_slots(options.token, _BALANCE, first, chain=options.chain, block=block, base=options.base)
     slot = found.slots[0]
     if not slot.is_answer:
         raise click.UsageError(
@@ -246,6 +247,7 @@ def _say_places(found: client.FoundSlots) -> None:
     metavar="PLACE",
     help="The position of the word in an answer with several words, from 0.",
 )
+@with_base
 @with_url
 @with_json
 def find_slots(
@@ -256,6 +258,7 @@ def find_slots(
     chain: int,
     block: str,
     position: int | None,
+    base: str | None,
     url: str | None,
     is_json: bool,
 ) -> None:
@@ -265,7 +268,9 @@ def find_slots(
     negative numbers.
     """
     service = credentials.service(url)
-    found = service.find_slots(contract, signature, *arguments, chain=chain, block=read_block(block), position=position)
+    found = service.find_slots(
+        contract, signature, *arguments, chain=chain, block=read_block(block), position=position, base=base
+    )
     if is_json:
         print_json(found)
         return

@@ -105,6 +105,12 @@ def _several(option: str, name: str, metavar: str, about: str, **how: Any) -> Ca
     return click.option(option, name, multiple=True, metavar=metavar, help=about, **how)
 
 
+with_base = click.option(
+    "--base",
+    metavar="SLOT",
+    help="A hint where the layout begins: a slot, or a namespace such as erc7201:example.main.",
+)
+
 _QUESTION = (
     click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
     chain_option("--destination", help="The chain where the facts become readable."),
@@ -133,6 +139,7 @@ _QUESTION = (
         *("--holder", "holders", "ADDRESS"),
         "A holder of the token, by its address and not its ENS name. May be repeated.",
     ),
+    with_base,
     _several(
         *("--transaction", "transactions", "HASH_OR_INDEX"),
         "A transaction by its hash, or its index in the block. May be repeated.",
