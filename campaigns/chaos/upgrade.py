@@ -1,4 +1,4 @@
-"""An earlier version becomes this version, process by process, while clients submit and poll. It is rolled back once."""
+"""An earlier version becomes this version under load, process by process, and is rolled back once."""
 
 import io
 import random
