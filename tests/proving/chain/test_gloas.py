@@ -33,8 +33,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.long]
 BEFORE = "F" * 28
 SINCE = "FFEFFSFEEFSSFFESFFFFEFEFESEFFFFEFFFFFFFFFF"
 PLAN = BEFORE + SINCE
-# Seconds for which the destination's blocks derive from the newest source block.
-LASTS = 400
+# Seconds for which the destination's blocks derive from a source block, and from the newest one. The service looks at
+# some times only, the fewer the longer the destination has run.
+EACH_LASTS, LASTS = 5, 400
 
 
 def mined(chain: DevChain) -> None:
@@ -68,10 +69,10 @@ class Held(BeaconRoots):
     def hold(self, relaid: Pointing, *numbers: int) -> None:
         head = int(self.chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
         first = max(head + 1, relaid.timestamp(numbers[-1]) + 1)
-        # The blocks after these are derived from the same source block.
-        for place, number in enumerate([*numbers, *[numbers[-1]] * LASTS]):
+        derived = [number for number in numbers for _ in range(EACH_LASTS)]
+        for place, number in enumerate([*derived, *[numbers[-1]] * LASTS]):
             self.tell(first + place, bytes(relaid.fields(number)["parentBeaconBlockRoot"]))
-        for place in range(len(numbers)):
+        for place in range(0, len(derived), EACH_LASTS):
             self.chain.rpc("evm_setNextBlockTimestamp", first + place)
             self.chain.mine()
         # The service looks for roots at regular times of blocks. A slow machine would make them irregular.
