@@ -15,6 +15,14 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 
 
+def is_address(text: str) -> bool:
+    """Return whether the text is an address, without a checksum or with the right one (EIP-55)."""
+    # Letters of one case are no checksum, and their hash would take ten times as long as all the rest.
+    return bool(_ADDRESS.fullmatch(text)) and (
+        text[2:] in {text[2:].lower(), text[2:].upper()} or _checksummed(text) == text
+    )
+
+
 def checksummed(text: str) -> str | None:
     """Return the address with its EIP-55 checksum. None if the text is no address or has a wrong checksum."""
     return _checksummed(text) if _ADDRESS.fullmatch(text) else None

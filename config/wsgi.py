@@ -1,5 +1,6 @@
 """The WSGI application, for gunicorn."""
 
+import gc
 import os
 import sys
 
@@ -30,3 +31,6 @@ if connection.vendor == "postgresql":
     _options["pool"]["timeout"] = 5
 else:
     _options["timeout"] = 5
+
+# Garbage is searched for among newer objects only. A search of all that stays loaded takes longer than most pages.
+gc.freeze()

@@ -215,10 +215,9 @@ def _account(value: object, info: ValidationInfo) -> Account:
     text = value if isinstance(value, str) else ""
     if is_name(text):
         return _account_of(text, _context(info))
-    address = encoding.checksummed(text)
-    if address is None:
+    if not encoding.is_address(text):
         raise _invalid(f"{ADDRESS_FAULT}: {_shown(value)} {encoding.fault(text)}.")
-    return Account(address)
+    return Account(text)
 
 
 def _account_of(name: str, context: _Context) -> Account:
@@ -442,7 +441,7 @@ class BatchRequest(_Strict):
                     slots = of_account.names_by_slot
                     query.kind, query.fields = QueryKind.ACCOUNT, _mask(AccountField, of_account.props)
                     query.slots = [*slots]
-                    query.address, query.name = account.address, account.name
+                    query.address, query.name = str(encoding.checksummed(account.address)), account.name
                     query.slot_names = {slot: name for slot, name in slots.items() if name}
                 if asked.header:
                     queries.append(query := copy(at_block))

@@ -18,7 +18,7 @@ _RETRY_SECONDS = 5
 class Account:
     """An account in a request. An account that is named in two ways, such as by name and address, counts as two."""
 
-    address: str  # with its EIP-55 checksum
+    address: str  # with its EIP-55 checksum if the request has it, or has a name
     name: str = ""  # normalized ENS name (ENSIP-15); empty: the request has the address
 
 

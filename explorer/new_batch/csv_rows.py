@@ -105,7 +105,7 @@ def _named(numbers: Sequence[int], sentence: str) -> str:
 def _faults_of_addresses(line: Line) -> Iterator[str]:
     """Yield what is wrong with the addresses of a line that is left out of the rows, where the API would find it."""
     for word in line.words("address"):
-        if word[:2].lower() == "0x" and encoding.checksummed(word) is None:
+        if word[:2].lower() == "0x" and not encoding.is_address(word):
             yield LINE_SENTENCES["bad_account"].format(word=word[:80], why=encoding.fault(word))
 
 

@@ -92,18 +92,18 @@ class BatchForm(forms.Form):
 
 
 @dataclass(frozen=True)
-class RowEntry:
-    """An account or a transaction of a row, and what is asked of it."""
+class RowEntries:
+    """Accounts or transactions of a row at the same block, at least one, and what is asked of each."""
 
     selector: str
     kind: str
-    key: str
+    keys: Sequence[str]
     values: Mapping[str, Sequence[str]]
     """Words by the names of the request."""
 
     @property
     def size(self) -> int:
-        return 1 + sum(len(words) for name, words in self.values.items() if name != "props")
+        return len(self.keys) * (1 + sum(len(words) for name, words in self.values.items() if name != "props"))
 
 
 class RowForm(forms.Form):
@@ -249,19 +249,19 @@ class RowForm(forms.Form):
         return not any(words for name, words in self.contents.items() if name not in {"props", "tx_props"})
 
     @cached_property
-    def entries(self) -> Sequence[RowEntry]:
+    def entries(self) -> Sequence[RowEntries]:
         """Return what the row asks of accounts and transactions."""
         if slots := self.found_slots:
             return [
-                RowEntry(self.selector, "accounts", key, {"slots": _unique(names)})
+                RowEntries(self.selector, "accounts", [key], {"slots": _unique(names)})
                 for key, names in slots.accounts.items()
             ]
         contents = self.contents
         values = {kind: {name: contents[field] for name, field in of.items()} for kind, of in _FIELDS_OF.items()}
-        return [
-            RowEntry(self._selector_of(key) if kind == "transactions" else self.selector, kind, key, values[kind])
-            for kind in _FIELDS_OF
-            for key in contents[kind]
+        accounts, transactions = contents["accounts"], contents["transactions"]
+        of_accounts = [RowEntries(self.selector, "accounts", accounts, values["accounts"])] if accounts else []
+        return of_accounts + [
+            RowEntries(self._selector_of(key), "transactions", [key], values["transactions"]) for key in transactions
         ]
 
     def _selector_of(self, transaction: str) -> str:
@@ -281,17 +281,17 @@ class RowForm(forms.Form):
     @cached_property
     def size(self) -> int:
         """Return the row's size, as limits count it."""
-        return sum(entry.size for entry in self.entries) + bool(self.contents["header"])
+        return sum(entries.size for entries in self.entries) + bool(self.contents["header"])
 
     @cached_property
     def characters_of_slots(self) -> int:
         """Return the characters of its slots, for each of its accounts."""
-        return sum(sum(map(len, entry.values.get("slots", ()))) for entry in self.entries)
+        return sum(len(each.keys) * sum(map(len, each.values.get("slots", ()))) for each in self.entries)
 
     @cached_property
     def selectors(self) -> Sequence[str]:
         """Return the selectors of its blocks, at least one."""
-        others = {entry.selector: None for entry in self.entries}
+        others = {entries.selector: None for entries in self.entries}
         return [*({self.selector: None} if self.contents["header"] or not others else {}) | others]
 
     @cached_property
@@ -344,7 +344,7 @@ class RowForm(forms.Form):
     def _pointers(self) -> Mapping[str, AbstractSet[str]]:
         """Return the accounts and transactions in lower case, as in the paths of faults."""
         return {
-            kind: {pointer(entry.key)[1:].lower() for entry in self.entries if entry.kind == kind}
+            kind: {pointer(key)[1:].lower() for entries in self.entries if entries.kind == kind for key in entries.keys}
             for kind in _FIELDS_OF
         }
 
@@ -536,7 +536,7 @@ class NewBatchForm:
         if fault := self._excess:
             raise InvalidRequest([fault])
         data: dict[str, Any] = {}
-        entries: dict[tuple[str, ...], dict[str, Any]] = {}
+        asked_of: dict[tuple[str, ...], dict[str, Any]] = {}
         for row in self.rows:
             if row.is_blank:
                 continue
@@ -544,16 +544,17 @@ class NewBatchForm:
             blocks = data.setdefault(source, {})
             for selector in row.selectors:
                 blocks.setdefault(selector, {})
-            for entry in row.entries:
-                place = (source, entry.selector, entry.kind, entry.key.lower())
-                if place not in entries:
-                    entries[place] = blocks[entry.selector].setdefault(entry.kind, {}).setdefault(entry.key, {})
-                _join(entries[place], entry.values)
+            for entries in row.entries:
+                of_kind = blocks[entries.selector].setdefault(entries.kind, {})
+                for key in entries.keys:
+                    place = (source, entries.selector, entries.kind, key.lower())
+                    if place not in asked_of:
+                        asked_of[place] = of_kind[key] = {}
+                    _join(asked_of[place], entries.values)
             if header := row.contents["header"]:
                 _join(blocks[row.selector], {"header": header})
-        for asked in entries.values():
-            if "slots" in asked:
-                asked["slots"] = list(storage_slots.as_requested(asked["slots"]))
+        for asked in (each for each in asked_of.values() if "slots" in each):
+            asked["slots"] = list(storage_slots.as_requested(asked["slots"]))
         values = {name: str(self.batch[name].value() or "").strip() for name in _OF_BATCH.values()}
         paid = {"sender": "self"} if values["sender"] == "self" else {"fee": _wei(values["fee"])}
         webhook = {"webhook": {"url": values["webhook"]}} if values["webhook"] else {}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 
+from chains.encoding import checksummed
 from devnet.devchain import ACCOUNTS
 
 ALICE = ACCOUNTS[0][0]
@@ -25,9 +26,11 @@ def _account(content: str) -> bytes:
 
 # The largest body that a service with default limits accepts.
 GOOD = _account(f'"slots": [{",".join(_SLOT.format(number) for number in range(9_999))}]')
+# A service checks each checksum.
+_CHECKSUMMED = [checksummed(f"0xabcdefabcdef{number:028x}") for number in range(10_000)]
 GOOD_ACCOUNTS = _body(
     '"block:1": {"accounts": {'
-    + ",".join(f'"0x{number:040x}": {{"props": ["BALANCE", "NONCE"]}}' for number in range(10_000))
+    + ",".join(f'"{address}": {{"props": ["BALANCE", "NONCE"]}}' for address in _CHECKSUMMED)
     + "}}"
 )
 

@@ -2,7 +2,7 @@ import tracemalloc
 
 import pytest
 
-from chains.encoding import checksummed
+from chains.encoding import checksummed, is_address
 
 # Examples from EIP-55.
 ADDRESSES = [
@@ -27,6 +27,15 @@ def test_an_address_gets_its_checksum(address):
 def test_an_address_with_a_wrong_checksum_is_read_as_none():
     for address in ADDRESSES[4:]:
         assert checksummed("0x" + address[2:].swapcase()) is None
+        assert not is_address("0x" + address[2:].swapcase())
+
+
+def test_only_a_checksum_needs_a_hash(monkeypatch):
+    assert all(map(is_address, ADDRESSES))
+    monkeypatch.setattr("eth_hash.auto.keccak", lambda _: pytest.fail("There is no checksum."))
+    for address in ADDRESSES:
+        assert is_address(address.lower())
+        assert is_address("0x" + address[2:].upper())
 
 
 @pytest.mark.parametrize(
@@ -47,6 +56,7 @@ def test_an_address_with_a_wrong_checksum_is_read_as_none():
 )
 def test_checksummed_returns_none_for_an_invalid_address(text):
     assert checksummed(text) is None
+    assert not is_address(text)
 
 
 def test_long_texts_that_are_no_addresses_are_not_kept():

@@ -55,6 +55,12 @@ def test_commands_load_nothing_of_chains_and_pages_before_they_need_it(state, co
     assert OF_SERVICE & modules == set()
 
 
+def test_the_web_server_searches_for_no_garbage_in_what_it_has_loaded(tmp_path):
+    at_exit = "import atexit, gc, config.wsgi; atexit.register(lambda: print(gc.get_freeze_count(), file=sys.stderr))"
+    counts = [int(word) for word in loaded(at_exit, STATE_DIR=str(tmp_path)) if word.isdigit()]
+    assert max(counts) > 100_000
+
+
 @pytest.mark.parametrize("command", ["", "submit", "watch", "verify", "login"])
 def test_help_of_the_client_loads_nothing_of_what_commands_do(command):
     modules = loaded(_BQS, *command.split(), "--help")
