@@ -104,15 +104,16 @@ class ShownQuery:
     @property
     def single_values(self) -> list[Value]:
         """Return the values that are shown one by one, each with code that reads it."""
-        return [value for value in self.values if value not in self.listed_values]
+        return [value for value in self.values if not self._is_listed(value)]
 
     @property
     def listed_values(self) -> list[Value]:
         """Return the values for a list: slots, logs, or properties of the header. One of them is shown with code."""
-        of_header = self.query.kind == QueryKind.HEADER
-        return [
-            value for value in self.values if value.slot or value.is_log or (of_header and value.number is not None)
-        ]
+        return [value for value in self.values if self._is_listed(value)]
+
+    def _is_listed(self, value: Value) -> bool:
+        is_of_header = self.query.kind == QueryKind.HEADER and value.number is not None
+        return bool(value.slot) or value.is_log or is_of_header
 
 
 def read(

@@ -1,7 +1,7 @@
 """Template filters and tags that format times, amounts, states and long hexadecimal values."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any
@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from config.chain_names import ChainName, chain_name
 from explorer.batch.fact_display import InShort
+from explorer.batch.log_display import DecodedValue
 from explorer.formatting import slot_words
 from explorer.formatting.amounts import cost, gas_price, limit, whole_units
 from explorer.formatting.estimated_times import lasting, roughly
@@ -238,6 +239,31 @@ def in_short(value: InShort, *, with_note: bool = False) -> SafeString:
         whole = short(value.text, *value.ends)
         return html('{}\xa0<span class="unit">{}</span>', whole, unit) if unit else whole
     return html('{}\xa0<span class="unit">{}</span>', value.text, unit) if unit else SafeString(escape(value.text))
+
+
+_OF_HASHED = mark_safe(
+    ' <span class="hint">the keccak-256 of the value, because it is indexed and may be longer than a word</span>'
+)
+
+
+@register.simple_tag
+def decoded_values(values: Sequence[DecodedValue]) -> SafeString:
+    """Return the rows of a log's values. A template would take four times as long, and a page has up to 1,000."""
+    facts, rows = reverse("facts"), []
+    for value in values:
+        name = html('<th scope="row">{} <span class="mono hint">{}</span></th>', value.name, value.type)
+        link = html('<a class="hex" href="{}?account={}">{}</a>', facts, value.text, value.text)
+        text = link if value.type == "address" else value.text
+        hint = _OF_HASHED if value.is_hashed else ""
+        rows.append(html("<tr>{}<td>{} {}{}</td></tr>", name, text, copy(value.text, "the value"), hint))
+    return SafeString("".join(rows))
+
+
+@register.simple_tag
+def topics(words: Sequence[str]) -> SafeString:
+    """Return the topics of a log as lines of a list."""
+    line = "<div><dt>topic {}</dt><dd>{}</dd></div>"
+    return SafeString("".join(html(line, str(at), hexadecimal(word, "the topic")) for at, word in enumerate(words)))
 
 
 _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
