@@ -14,12 +14,15 @@ from batch_query_client.csv_table import COLUMNS, Line, lines_of, selector
 from chains import encoding
 from explorer.new_batch.form_sentences import FORM_SENTENCES, LINE_SENTENCES
 from explorer.new_batch.forms import MAX_ROWS, MOST_FAULTS, RowFault
+from explorer.new_batch.row_kinds import BALANCE, KINDS
 from queries.batch_request import pointer
 from queries.columns import EntryField
 
 _Faults = dict[str, set[int]]  # the numbers of lines by sentences
 # Lines share a row unless they differ in another column.
 _SUBJECTS = {"address": "accounts", "transaction": "transactions"}
+# Columns of lines that may be about holders of the last row's token.
+_OF_HOLDER = {"address", "chain", "block"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,15 @@ def _rows(
             for word in line.words(column):
                 row[name].append(word)
                 row["numbers"][pointer(name, word).lower()].append(line.number)
-    return [named_once(row | {name: "\n".join(row[name]) for name in _SUBJECTS.values()}) for row in rows.values()]
+    return [_shown(row) for row in rows.values()]
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with its subjects as texts."""
+    texts = {name: "\n".join(row[name]) for name in _SUBJECTS.values()}
+    if row["token"]:
+        texts |= {"holder": " ".join(row["accounts"]), "accounts": ""}
+    return named_once({**row, **texts})
 
 
 def _named(numbers: Sequence[int], sentence: str) -> str:
@@ -111,7 +122,9 @@ def _faults_of_addresses(line: Line) -> Iterator[str]:
 
 def _row(line: Line, like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
     """Return the row of the line, without its accounts and transactions. Raises `ValueError` with a sentence."""
-    of_kind = dict.fromkeys(("kind", "token", "holder", "found"), "")
+    of_kind = dict.fromkeys(("kind", "token", "holder", "base", "found"), "")
+    if is_of_token(like) and {*filter(line.cells.get, line.cells)} <= _OF_HOLDER:
+        of_kind |= {name: like[name] for name in ("kind", "token", "base")}
     row = {**like, **of_kind, "accounts": [], "transactions": [], "header": [], "numbers": defaultdict(list)}
     if chain := line.cells.get("chain", ""):
         row["source"] = chains.get(chain.casefold(), chain)
@@ -138,6 +151,11 @@ def _row(line: Line, like: Mapping[str, Any], chains: Mapping[str, str]) -> dict
     if is_of_transactions and not (row["tx_props"] or f"{row['logs'] or ''}{row['block_logs'] or ''}".strip()):
         row["tx_props"] = ["STATUS"]
     return row
+
+
+def is_of_token(row: Mapping[str, Any]) -> bool:
+    """Return whether lines of addresses are the holders that a row of a token lacks."""
+    return bool(row["token"]) and not row["holder"] and bool(KINDS[row["kind"] or BALANCE.name].call)
 
 
 def block_fields(text: str) -> dict[str, str]:

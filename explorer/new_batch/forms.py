@@ -15,12 +15,19 @@ from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.http import QueryDict
 
 from accounts.models import User
+from chains import encoding
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.wait_words import in_words
 from explorer.new_batch import storage_slots, token_slots
-from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENCES, FORM_SENTENCES, HINT_SENTENCES
+from explorer.new_batch.form_sentences import (
+    API_FAULT_SENTENCES,
+    FIELD_SENTENCES,
+    FORM_SENTENCES,
+    HINT_SENTENCES,
+    LINE_SENTENCES,
+)
 from explorer.new_batch.row_kinds import KINDS, SEVERAL, SLOT, RowKind, kind_of
 from explorer.new_batch.token_slots import TokenQuestion, TokenSlots
 from queries import submission
@@ -135,6 +142,12 @@ class RowForm(forms.Form):
     slots = forms.CharField(required=False, strip=False, widget=_area(2), help_text=HINT_SENTENCES["slots"])
     token = forms.CharField(label="Token", required=False, widget=_word(), help_text=HINT_SENTENCES["token"])
     holder = forms.CharField(label="Holder", required=False, widget=_word())
+    base = forms.CharField(
+        label="Base slot, a hint",
+        required=False,
+        widget=_text(**{"class": "mono not-asked"}),
+        help_text=HINT_SENTENCES["base"],
+    )
     found = forms.CharField(required=False, widget=forms.HiddenInput)
     transactions = forms.CharField(
         required=False, strip=False, widget=_area(2), help_text=HINT_SENTENCES["transactions"]
@@ -172,6 +185,11 @@ class RowForm(forms.Form):
                 self.add_error(name, FIELD_SENTENCES["empty"])
             if self.is_to_be_searched:
                 self.add_error("holder", FIELD_SENTENCES["not_searched"])
+            elif self.found_slots and not self.found_slots.serves_others:
+                self.add_error("holder", FIELD_SENTENCES["of_one_holder"])
+            for word in self.other_holders:
+                if encoding.checksummed(word) is None:
+                    self.add_error("holder", LINE_SENTENCES["bad_account"].format(word=word, why=encoding.fault(word)))
         if self.contents["slots"] and not self.contents["accounts"]:
             self.add_error("accounts", FIELD_SENTENCES["empty"])
         for sentence in storage_slots.faults(self.contents["slots"]):
@@ -221,8 +239,17 @@ class RowForm(forms.Form):
     def question(self) -> TokenQuestion:
         """Return the question for a token's slot. Its block is one at which nodes can be asked."""
         block = self.selector if self.selector.startswith("block:") or self.at_newest else "latest"
-        source, token, holder = (str(self[name].value() or "").strip() for name in ("source", "token", "holder"))
-        return TokenQuestion(source, token, holder, self.proves.call, block)
+        source, token, base = (str(self[name].value() or "").strip() for name in ("source", "token", "base"))
+        return TokenQuestion(source, token, next(iter(self._holders), ""), self.proves.call, block, base)
+
+    @property
+    def _holders(self) -> Sequence[str]:
+        return _unique(_WORD.findall(self["holder"].value() or ""))
+
+    @property
+    def other_holders(self) -> Sequence[str]:
+        """Return the holders whose slots follow from that of the first one."""
+        return self._holders[1:]
 
     @property
     def at_newest(self) -> bool:
@@ -231,7 +258,9 @@ class RowForm(forms.Form):
     @cached_property
     def found_slots(self) -> TokenSlots | None:
         """Return the slots that were found for the present question, if any were."""
-        return token_slots.read(self["found"].value() or "", self.question) if self.proves.call else None
+        if not self.proves.call:
+            return None
+        return token_slots.read(self["found"].value() or "", self.question, self.other_holders)
 
     @property
     def proves_words_only(self) -> bool:
@@ -486,6 +515,8 @@ class NewBatchForm:
             for fault in invalid.faults:
                 place = "".join(f"/{name}" for name in fault.path.lower().split("/")[4:6])
                 for form, field, sentence in self._places(fault):
+                    if isinstance(form, RowForm) and form.is_to_be_searched:
+                        continue
                     # A block that is typed wrongly may be corrected later.
                     if form is not self.batch and (fault.reason or field not in _FIELDS_OF_WHEN.values()):
                         yield RowFault(int(str(form.prefix).removeprefix("rows-")), place, sentence)

@@ -4,6 +4,7 @@ The page keeps the answer of `/find-slots`, signed, because the next search may 
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -35,7 +36,14 @@ _SALT = "slots of tokens in the form, as of version 0.5"
 # A token may be upgraded, or a name lead elsewhere, while the page is open.
 _MOST_SECONDS = 3600
 # Fields of a row by names of the search's request.
-_FIELDS = {"/sourceChainId": "source", "/block": "block", "/contract": "token", "/arguments/0": "holder"}
+_FIELDS = {
+    "/sourceChainId": "source",
+    "/block": "block",
+    "/contract": "token",
+    "/arguments/0": "holder",
+    "/base": "base",
+}
+_ADDRESS = re.compile("0x[0-9a-fA-F]{40}")
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ class TokenQuestion:
     holder: str
     call: str
     block: str
+    base: str
+    """A hint where the layout begins. Empty: there is none."""
 
     @property
     def empty_fields(self) -> Sequence[str]:
@@ -78,6 +88,7 @@ class TokenSlots:
 
     question: TokenQuestion
     answer: Mapping[str, Any]
+    other_holders: Sequence[str] = ()
 
     @property
     def block(self) -> int:
@@ -88,7 +99,24 @@ class TokenSlots:
         """Return the slots to prove by their accounts, as the form has them. They keep all that the search names."""
         ((_, blocks),) = self.answer["batch"]["data"].items()
         ((_, asked),) = blocks.items()
-        return {account: storage_slots.as_typed(of["slots"]) for account, of in asked["accounts"].items()}
+        slots = {account: of["slots"] for account, of in asked["accounts"].items()}
+        if self.other_holders and self.serves_others:
+            ((account, (name,)),) = slots.items()
+            slots[account] = [name, *({**name, "keys": [holder]} for holder in self.other_holders)]
+        return {account: storage_slots.as_typed(names) for account, names in slots.items()}
+
+    @property
+    def serves_others(self) -> bool:
+        """Return whether the slots of other holders have the name with another key, if there are others.
+
+        A key that is the contract's own address may be the contract, whoever the holder is.
+        """
+        if not self.other_holders:
+            return True
+        slot = self._proven[0]
+        keys, own = (slot["slotName"] or {}).get("keys", []), {slot["account"].lower(), self.question.token.lower()}
+        is_by_holder = len(keys) == 1 and isinstance(keys[0], str) and _ADDRESS.fullmatch(keys[0]) is not None
+        return is_by_holder and keys[0].lower() not in own and self.has_answer and not self.is_of_block
 
     @property
     def is_of_block(self) -> bool:
@@ -162,13 +190,13 @@ class SlotNotFound(Exception):
         self.status = status
 
 
-def read(signed: str, question: TokenQuestion) -> TokenSlots | None:
+def read(signed: str, question: TokenQuestion, other_holders: Sequence[str]) -> TokenSlots | None:
     """Return what an earlier search found, if it was for this question."""
     try:
         asked, answer = signing.loads(signed, salt=_SALT, max_age=_MOST_SECONDS)
     except signing.BadSignature:
         return None
-    return TokenSlots(question, answer) if asked == asdict(question) else None
+    return TokenSlots(question, answer, other_holders) if asked == asdict(question) else None
 
 
 def find(user: User, question: TokenQuestion, destination: str) -> TokenSlots:
@@ -184,6 +212,7 @@ def find(user: User, question: TokenQuestion, destination: str) -> TokenSlots:
             "signature": question.call,
             "arguments": [holder],
             "block": question.block,
+            **({"base": question.base} if question.base else {}),
         }
         found = find_slots.search(user.pk, json.dumps(body).encode).dict()
     except InvalidRequest as invalid:

@@ -317,7 +317,7 @@ class _Post:
         if rows:
             kind = self.form.rows[-1].proves
             kind = row_kinds.BALANCE if kind is row_kinds.SEVERAL else kind
-            new = {name: rows[-1][name] for name in ("source", "at", "block", "time", "block_of", "token")}
+            new = {name: rows[-1][name] for name in ("source", "at", "block", "time", "block_of", "token", "base")}
             new["kind"], subject = kind.name, "holder" if kind.call and new["token"] else kind.subject
         return self._changed([*rows, new], f"id_rows-{len(rows)}-{subject}")
 
@@ -377,7 +377,8 @@ class _Post:
         except ValueError as error:
             form.batch.add_error("pasted", str(error))
         else:
-            rows = [*([] if form.is_blank else rows), *pasted.rows]
+            kept = rows[:-1] if rows and csv_rows.is_of_token(like) else rows
+            rows = [*([] if form.is_blank else kept), *pasted.rows]
             if len(rows) <= MAX_ROWS:
                 return self._changed(rows, "submit", "lines_added", pasted.line_count, pasted="")
             sentence = FIELD_SENTENCES["pasted_too_many_rows"].format(most=MAX_ROWS, count=len(rows))

@@ -631,3 +631,10 @@ contract Hinted is SoladyERC1155 {
         assembly { found.slot := 0x183a6125c38840424c4a85fa12bab2ab606c4b6d0e7cc73c0c06ba5300eab500 }
     }
 }
+
+contract Far {
+    uint256[300] private gap;
+    mapping(address => uint256) public balanceOf;
+
+    function fill(address account) external { balanceOf[account] = 1001; }
+}

@@ -51,6 +51,7 @@ _ALONE = [
     "Parts",
     "Typed",
     "Hinted",
+    "Far",
 ]
 # Names, contracts, and the contract whose address is the only argument.
 _WITH_ADDRESS = (

@@ -92,6 +92,27 @@ def test_a_token_balance_is_proven_by_the_slot_that_is_found(chain, alice, key, 
     assert again["data"]["31337"]["latest"] == of_search
 
 
+def test_one_hint_and_one_search_serve_all_holders_of_a_file(chain, alice, key):
+    ThrottleCount.objects.all().delete()
+    far = _deployed[-1].addresses["Far"]
+    html = searched(alice, "Far")
+    assert "not confirmed, so the slot stands for this holder only" in text_of(html)
+    html = post(alice, "submit", row("Far", holder=f"{ALICE} {BOB}"))
+    html = alice.post("/new-batch", filled(html) | {"do": "submit"}).text
+    sentence = "The slot follows from no other holder: add a row for each of them."
+    assert ("id_rows-0-holder", sentence) in faults_in(html)
+
+    html = post(alice, "paste", row("Far", holder="", base="300"), pasted=f"address\n{ALICE}\n{BOB}\n")
+    assert (values(html, "holder"), values(html, "token")[-1]) == ([f"{ALICE} {BOB}"], far)
+    html = alice.post("/new-batch", filled(html) | {"do": "find-0"}).text
+    assert "and 1 more, token" in text_of(html)
+    ((account, asked),) = request_of(alice, filled(html))["data"]["31337"]["latest"]["accounts"].items()
+    assert account == far
+    assert [(name["slot"], name["keys"]) for name in asked["slots"]] == [("0x12c", [ALICE]), ("0x12c", [BOB])]
+    wrong = post(alice, "find-0", row("Far", base="12c"), status=400)
+    assert [control for control, _ in faults_in(wrong)] == ["id_rows-0-base"]
+
+
 def test_votes_are_proven_at_one_block_with_the_number_of_checkpoints(chain, alice, key):
     ThrottleCount.objects.all().delete()
     # Submitting searches first, and submits nothing.
