@@ -227,8 +227,8 @@ attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running se
 incidents: .venv/ready node_modules/ready ## Run a table of incidents under load, and the lies of one of two nodes: each must be told in time, and nothing be lost (ONLY=text,text SEED=1)
 	@$(BIN)/python -m campaigns.incidents $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED))
 
-chaos: .venv/ready node_modules/ready ## Upgrade under load, then fail at each statement and kill at each exchange (ENGINE=name SEED=1)
-	@$(BIN)/python -m campaigns.chaos $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))
+chaos: .venv/ready node_modules/ready ## Upgrade under load, then fail at each statement and kill at each exchange (ENGINE=name VERSION=0.3.0 SEED=1)
+	@$(BIN)/python -m campaigns.chaos $(if $(ENGINE),--engine '$(ENGINE)') $(if $(VERSION),--version '$(VERSION)') $(if $(SEED),--seed $(SEED))
 	$(if $(ENGINE),,$(AT_EACH))
 AT_EACH = for engine in sqlite postgresql; do \
 	$(WITHOUT_CACHE) campaigns/chaos/statements.py --database $$engine || exit 1; \

@@ -1,6 +1,7 @@
 """The storage of collected static files, and a check that this version's files are collected."""
 
 import filecmp
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +25,13 @@ class StaticFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[
     Django's `support_js_module_import_aggregation` would also process the scripts of packages, whose comments mention
     imports of files that don't exist. This class processes only the project's own folders.
     """
+
+    def get_modified_time(self, name: str) -> datetime:
+        """Return the beginning of time, so that `collectstatic` copies each file.
+
+        It keeps a collected file that is newer. After a roll back that would be a file of another version.
+        """
+        return datetime.min.replace(tzinfo=UTC)
 
     def stored_name(self, name: str) -> str:
         """Return the file's name with its hash. Return the name itself if files are missing, so that pages work."""

@@ -8,10 +8,12 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import requests
 
 from campaigns.attacks.table import Seen
@@ -25,17 +27,25 @@ from devnet.servers import Postgres, Redis
 from tests.deploy.units import Units
 from tools.install import install
 
-# Version 0.3.0.
-_OLDER = "a0daf457"
+VERSIONS = {"0.3.0": "a0daf457", "0.4.0": "58456207"}
+"""Earlier versions with a commit of each."""
+# Queries that PostgreSQL has before, and seconds for which a dump reads them while the migrations begin.
+_QUERIES, _DUMP_SECONDS = 300_000, 20
+# The batch to which these belong, and the columns of a table that can be written.
+_FULL = "0" * 26
+_COLUMNS = """
+    SELECT column_name FROM information_schema.columns
+    WHERE table_name = %s AND is_identity = 'NO' AND is_generated = 'NEVER'
+"""
 _WEB, _MIGRATE = "batch-query-web", "batch-query-migrate"
 _PAUSE_SECONDS, _POLLS = 4, 6
 _SECONDS_TO_START, _SECONDS_TO_END = 60, 180
 
 
-def run(engine: str, seed: int) -> Iterator[Seen]:
+def run(engine: str, version: str, seed: int) -> Iterator[Seen]:
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        older = _older_version(folder)
+        older = _older_version(folder, VERSIONS[version])
         chain = running.enter_context(a_chain())
         sqlite = f"sqlite:///{folder / 'state' / 'db.sqlite3'}"
         database_url = sqlite if engine == "sqlite" else running.enter_context(Postgres()).url()
@@ -66,7 +76,7 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
         for each in polls:
             each.start()
         polls_and_load = (*(each.failed for each in polls), load.refused)
-        yield _migrate(units, installed)
+        yield _migrate(units, installed, version)
         for units.tree in (PROJECT, older, PROJECT):
             units.run(_MIGRATE)
             _restart(units, workers, url)
@@ -86,8 +96,8 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
         yield from judge(installed, load, "taken from an older version to this one", _SECONDS_TO_END)
 
 
-def _migrate(units: Units, installed: Installed) -> Seen:
-    """Run the migrations while the older processes run, which go on with the new schema."""
+def _migrate(units: Units, installed: Installed, version: str) -> Seen:
+    """Run the migrations while the older processes and a dump run. The processes go on with the new schema."""
 
     def signed() -> int:
         ((count,),) = installed.rows("SELECT count(*) FROM proving_signedtransaction")
@@ -96,18 +106,46 @@ def _migrate(units: Units, installed: Installed) -> Seen:
     time.sleep(_PAUSE_SECONDS)
     before = signed()
     units.tree = PROJECT
-    units.run(_MIGRATE)
+    with _dump(installed):
+        units.run(_MIGRATE)
     # During this pause, a turn that is under way ends.
     time.sleep(_PAUSE_SECONDS)
     meanwhile = signed()
     time.sleep(2 * _PAUSE_SECONDS)
     after = signed()
     return Seen(
-        f"{installed.engine}: migrated under workers of {_OLDER}",
+        f"{installed.engine}: migrated under workers of {version}",
         "they go on",
         f"{before} transactions were signed before, {meanwhile} soon after, {after} later",
         kept=0 < before <= meanwhile < after,
     )
+
+
+@contextmanager
+def _dump(installed: Installed) -> Iterator[None]:
+    """Give PostgreSQL many queries, and read them in a transaction that ends after a while."""
+    if installed.engine == "sqlite":
+        yield
+        return
+    with psycopg.connect(installed.database_url) as writing:
+        _copy(writing, "queries_batch", {"id": f"'{_FULL}'"}, "queries_batch WHERE status = 'DONE' LIMIT 1")
+        query = f"(SELECT * FROM queries_query LIMIT 1) AS queries_query, generate_series(1, {_QUERIES}) AS number"
+        _copy(writing, "queries_query", {"batch_id": f"'{_FULL}'", "position": "number"}, query)
+    with psycopg.connect(installed.database_url) as reading:
+        reading.execute("SELECT count(*) FROM queries_query")
+        end = threading.Timer(_DUMP_SECONDS, reading.rollback)
+        end.start()
+        try:
+            yield
+        finally:
+            end.join()
+
+
+def _copy(database: psycopg.Connection[Any], table: str, changed: Mapping[str, str], source: str) -> None:
+    """Insert rows with the columns of the `source`, apart from the changed ones, in SQL."""
+    columns = [name for (name,) in database.execute(_COLUMNS, [table]).fetchall()]
+    values = ", ".join(changed.get(name, f"{table}.{name}") for name in columns)
+    database.execute(f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM {source}".encode())
 
 
 def _restart(units: Units, workers: list[str], url: str) -> None:
@@ -124,7 +162,9 @@ def _restart(units: Units, workers: list[str], url: str) -> None:
     for name in workers:
         units.restart(name)
         go_on()
-    assert units.reload(_WEB), units.log(_WEB).read_text()[-2000:]
+    is_reloaded = units.reload(_WEB)
+    lines = units.log(_WEB).read_text().splitlines()
+    assert is_reloaded, "\n".join(line for line in lines if " gunicorn.access: " not in line)[-2000:]
     go_on()
 
 
@@ -161,9 +201,9 @@ class _Polls(threading.Thread):
                 self.failed[f"HTTP {answer.status_code}"] += 1
 
 
-def _older_version(folder: Path) -> Path:
+def _older_version(folder: Path, commit: str) -> Path:
     """Return a folder with the older version's files from git, and its own packages."""
-    archive = subprocess.run(["git", "archive", _OLDER], cwd=PROJECT, stdout=subprocess.PIPE, check=True).stdout
+    archive = subprocess.run(["git", "archive", commit], cwd=PROJECT, stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder / "older", filter="data")
     older = folder / "older"

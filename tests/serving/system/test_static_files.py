@@ -103,6 +103,17 @@ def test_a_server_without_the_files_says_so_is_not_ready_and_serves_plain_pages(
 
 
 @pytest.mark.long
+def test_files_of_another_version_are_replaced_even_if_they_are_newer(settings, tmp_path):
+    """A roll back collects files of the earlier version. Those of the next one may have been written before."""
+    settings.STATIC_ROOT, settings.STORAGES = str(tmp_path), project.STORAGES
+    other = tmp_path / "site.css"
+    other.write_text("/* of another version */")
+    os.utime(other, (time.time() + 60, time.time() + 60))
+    call_command("collectstatic", "--no-input", verbosity=0)
+    assert other.read_bytes() == (PROJECT / "static" / "site.css").read_bytes()
+
+
+@pytest.mark.long
 def test_files_that_are_collected_later_help_after_a_restart(tmp_path):
     folder = tmp_path / "collected"
     with serving(tmp_path, static=str(folder)) as server:
