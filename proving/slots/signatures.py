@@ -20,7 +20,7 @@ SIGNATURE = rf"^({FUNCTION_NAME})\(([a-z0-9, ]{{0,200}})\) ?(\([a-z0-9 ]{{1,20}}
 MOST_ARGUMENTS = 4
 MOST_CHARACTERS = 2048
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,64}|-?[0-9]{1,78}", re.ASCII)
-_BOOLEANS = {"true": 1, "false": 0, "1": 1, "0": 0}
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 class InvalidCall(ValueError):
@@ -35,8 +35,7 @@ class InvalidCall(ValueError):
 class Argument:
     type: str
     value: Any
-    """An int, bytes or text, or an address (EIP-55)."""
-    is_last: bool = False
+    """An int, a bool, bytes or text, or an address (EIP-55)."""
 
     @property
     def key(self) -> str | dict[str, str]:
@@ -54,27 +53,18 @@ class Argument:
         """Return the argument as an index of an array."""
         return int(self.value) if self.type.startswith("uint") else None
 
-    def made_up(self, place: int) -> "Argument":
-        """Return another argument of the type: unless it is a number, one that no contract knows."""
+    def made_up(self, step: int) -> Any:
+        """Return another value of the type: one that no contract knows, a boolean, or a number that is near."""
         made = secrets.token_bytes(32)
-        match self.type:
-            case "address":
-                return replace(self, value=checksummed(hex_data(made[:20])))
-            case "bool":
-                return replace(self, value=1 - self.value)
-            case "string":
-                return replace(self, value=made.hex())
-            case "bytes":
-                return replace(self, value=made)
-        if self.type.startswith("bytes"):
-            return replace(self, value=made[: len(self.value)])
-        return replace(self, value=self._other_number(place))
-
-    def _other_number(self, place: int) -> int:
-        """Return another number of the type. The last argument may be an index, so that it gets no larger."""
-        numbers = _numbers(self.type)
-        other: int = self.value - 1 if self.is_last else self.value + 1 + place
-        return next(number for number in (other, self.value + 1, self.value - 1) if number in numbers)
+        match self.value:
+            case bool():
+                return not self.value
+            case int():
+                nearby = (self.value + step, self.value + 1, self.value - 1)
+                return next(number for number in nearby if number in _numbers(self.type))
+            case bytes():
+                return made if self.type == "bytes" else made[: len(self.value)]
+        return made.hex() if self.type == "string" else checksummed(hex_data(made[:20]))
 
 
 @dataclass(frozen=True)
@@ -108,14 +98,12 @@ class FunctionCall:
             plural = "s" * (len(types) != 1)
             raise InvalidCall(f"The signature has {len(types)} argument{plural}, not {len(arguments)}.")
         read = [_read(*both, place) for place, both in enumerate(zip(types, arguments, strict=True))]
-        last = [replace(each, is_last=True) for each in read[-1:]]
-        return cls(f"{name}({','.join(types)})", (*read[:-1], *last), answer_type)
+        return cls(f"{name}({','.join(types)})", tuple(read), answer_type)
 
     @cached_property
     def data(self) -> bytes:
         """Return the calldata."""
         types, values = [each.type for each in self.arguments], [each.value for each in self.arguments]
-        values = [bool(value) if kind == "bool" else value for kind, value in zip(types, values, strict=True)]
         return keccak(text=self.signature)[:4] + bytes(encode(types, values))
 
     @property
@@ -145,8 +133,10 @@ class FunctionCall:
     @cached_property
     def made_up(self) -> "FunctionCall":
         """Return a call with other arguments, which nobody has stored anything for."""
-        others = tuple(each.made_up(place) for place, each in enumerate(self.arguments))
-        return replace(self, arguments=others)
+        # The last argument may be an index, so that it gets no larger.
+        steps = [*range(1, len(self.arguments)), -1]
+        others = [replace(each, value=each.made_up(step)) for each, step in zip(self.arguments, steps, strict=False)]
+        return replace(self, arguments=tuple(others))
 
 
 def _full(kind: str) -> str:
@@ -184,15 +174,11 @@ def _value(kind: str, text: str) -> Any:
             raise ValueError("is neither true nor false")
         return _BOOLEANS[text]
     if kind.startswith("bytes"):
-        return _bytes(kind, text)
+        try:
+            return read_data(text, None if kind == "bytes" else int(kind.removeprefix("bytes")))
+        except ValueError:
+            raise ValueError(f"is no {kind}: write 0x and two digits for each byte") from None
     number = int(text, 16 if text.startswith("0x") else 10) if _NUMBER.fullmatch(text) else None
     if number is None or number not in _numbers(kind):
         raise ValueError(f"is no {kind}: write a number in decimal, or in hexadecimal with 0x")
     return number
-
-
-def _bytes(kind: str, text: str) -> bytes:
-    try:
-        return read_data(text, None if kind == "bytes" else int(kind.removeprefix("bytes")))
-    except ValueError:
-        raise ValueError(f"is no {kind}: write 0x and two digits for each byte") from None

@@ -6,7 +6,7 @@ tells more than nodes have shown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, product
 from typing import Literal
 
@@ -112,8 +112,9 @@ class _Search:
     def _search(self, read: ReadSlots) -> SlotFindings | None:
         """Return what these slots are to the answer. None: none of them changes it."""
         self._words = self._proven(read)
+        self._trials = {place: WordTrials(word, self._base) for place, word in self._words.items()}
         pointers = self._pointers(read)
-        self._trials = {place: self._untried(place) for place in self._words if place not in pointers}
+        self._trials = {place: of for place, of in self._trials.items() if place not in pointers}
         self._try_words()
         values, unlike = self._values()
         # A slot with which the call only fails, such as a pause, makes it answer nothing else.
@@ -137,20 +138,32 @@ class _Search:
         }
         values = {place: part for place, part in values.items() if place not in switched}
         changing = [*(place for place in changing if place not in choosing), *switched]
-        names = self._names(values, [*changing, *choosing])
-        arrays = [named for named in names.values() if named.length not in values]
-        lengths = {named.length: named.name_of_length for named in arrays if named.length}
-        leading = {place: named.name if (named := names.get(place)) else None for place in choosing} | lengths
+        paths = self._paths(values, [*changing, *choosing])
+        names = {place: self._name(place[0], path) for place, path in paths.items()}
+        arrays = [(account, array) for (account, _), path in paths.items() if (array := path.of_length)]
+        numbered = [(account, array, array.number(self._call, self._asked.contract) or 0) for account, array in arrays]
+        lengths = {(account, at): self._name(account, array) for account, array, at in numbered}
+        lengths = {place: name for place, name in lengths.items() if place not in values}
+        leading = {place: names.get(place) for place in choosing} | lengths
         changing = [place for place in changing if place not in leading]
-        is_one = len(values) == 1 and not changing
-        quiet = [place for place in self._trials if place not in {*values, *changing, *leading}]
-        moving |= {place for place, named in names.items() if named.path.is_of_last}
+        moving |= {place for place, path in paths.items() if path.is_of_last}
+        claims: dict[Place, Certainty] = dict.fromkeys(values, "one_of_several")
+        if len(values) == 1 and not changing:
+            claims = {place: "is_value" if part.is_whole else "part_of_word" for place, part in values.items()}
+        claims |= dict.fromkeys(changing, "computed")
+        claims |= dict.fromkeys([place for place in self._trials if place not in {*claims, *leading}], "path_only")
         slots = [
-            *(self._found(place, names, _certainty(part, is_one=is_one), part) for place, part in values.items()),
-            *(self._found(place, names, "computed") for place in changing),
-            *(self._found(place, names, "path_only") for place in quiet),
+            FoundSlot(
+                *place,
+                self._words[place],
+                claim,
+                values.get(place),
+                paths[place].layout if place in paths else "layout_unknown",
+                names.get(place),
+                place in moving,
+            )
+            for place, claim in claims.items()
         ]
-        slots = [replace(slot, is_moving=(slot.account, slot.slot) in moving) for slot in slots]
         roles = {place: _PROXY_SLOTS.get(place[1], "address_of_contract") for place in pointers}
         roles |= {place: "length" if _is_length(place, {*moving, *lengths}) else "choice" for place in leading}
         roles |= dict.fromkeys(lengths, "length")
@@ -174,9 +187,6 @@ class _Search:
         return {(proof.address, slot.slot): slot.value for proof in map(result, proofs) for slot in proof.slots}
 
     # Trials
-
-    def _untried(self, place: Place) -> WordTrials:
-        return WordTrials(self._words[place], self._base)
 
     def _turn(self, turned: Mapping[Place, Iterable[int]]) -> None:
         """Try slots with these bits of their words turned."""
@@ -203,7 +213,6 @@ class _Search:
                 )
                 if address >= _LEAST_ADDRESS and address in accounts and is_other:
                     parts[place] = part
-        self._trials = {place: self._untried(place) for place in parts}
         inside = {place: {bits & part.mask for bits in (FIRST, SECOND)} for place, part in parts.items()}
         beside = {
             place: {bits & ~part.mask for bits in (FIRST, SECOND, LOW_BITS, self._words[place])} - {0}
@@ -359,33 +368,30 @@ class _Search:
     def _storage_of(self, account: str) -> dict[int, int]:
         return {slot: word for (of, slot), word in self._words.items() if of == account}
 
-    def _names(self, values: Mapping[Place, Part], changing: Sequence[Place]) -> dict[Place, "_Named"]:
-        """Return the layouts of slots that other arguments confirm."""
-        places = {**values, **dict.fromkeys(changing, Part())}
-        named: dict[Place, _Named] = {}
-        tried: list[tuple[Place, _Named]] = []
-        for place, part in islice(places.items(), _MOST_NAMED):
-            account, slot = place
-            for path in islice(self._layouts.of(slot, part, self._storage_of(account)), _MOST_TRIED):
-                candidate = self._named(account, path)
-                if self._call.arguments or path.is_of_last:
-                    tried.append((place, candidate))
-                else:
-                    named.setdefault(place, candidate)
+    def _paths(self, values: Mapping[Place, Part], changing: Sequence[Place]) -> dict[Place, Path]:
+        """Return the ways to slots that other arguments confirm."""
+        parts = {**values, **dict.fromkeys(changing, Part())}
+        tried = [
+            (place, path)
+            for place, part in islice(parts.items(), _MOST_NAMED)
+            for path in islice(self._layouts.of(place[1], part, self._storage_of(place[0])), _MOST_TRIED)
+        ]
         words = {place: self._trials[place].shown(part) for place, part in values.items()}
-        pairs = [self._trial(place[0], candidate, words.get(place, FIRST)) for place, candidate in tried]
-        answers = self._asking.answers([change for pair in pairs for change in (pair.over, pair.before)])
-        for (place, candidate), answer, before in zip(tried, answers[::2], answers[1::2], strict=True):
+        pairs = [self._with_and_without(place[0], path, words.get(place, FIRST)) for place, path in tried]
+        answers = self._asking.answers([change for pair in pairs for change in pair])
+        confirmed: dict[Place, Path] = {}
+        for (place, path), answer, before in zip(tried, answers[::2], answers[1::2], strict=True):
             expected = answer
             if place in values:
-                expected = candidate.path.part(self._call.made_up, values[place]).answer(words[place])
-            if answer == expected != before:
-                named.setdefault(place, candidate)
-        return named
+                expected = path.part(self._call.made_up, values[place]).answer(words[place])
+            # No other arguments lead to another slot if there are none.
+            if answer == expected != before or not (self._call.arguments or path.is_of_last):
+                confirmed.setdefault(place, path)
+        return confirmed
 
-    def _trial(self, account: str, candidate: "_Named", word: int) -> "_Trial":
+    def _with_and_without(self, account: str, path: Path, word: int) -> Sequence[tuple[FunctionCall, Storage]]:
         """Return calls with other arguments, with and without a word at a slot, that show if a layout is right."""
-        other, path, length = self._call.made_up, candidate.path, candidate.array_length + 1
+        other, length = self._call.made_up, self._layouts.length(path, self._storage_of(account)) + 1
         # Arguments may lead to a slot by the word of another slot. Then it isn't one that no argument leads to.
         storage = self._mirrored(turned=0 if path.arguments else 1)
         if path.of_length and (of_length := path.of_length.number(other, self._asked.contract)) is not None:
@@ -394,19 +400,11 @@ class _Search:
         slot = path.number(other, self._asked.contract, length)
         over = {**storage, account: {**storage.get(account, {}), slot or 0: word}}
         before = {**storage, account: {at: word for at, word in storage.get(account, {}).items() if at != slot}}
-        return _Trial((other, over), (other, before))
+        return (other, over), (other, before)
 
-    def _named(self, account: str, path: Path) -> "_Named":
-        contract, length = self._asked.contract, self._layouts.length(path, self._storage_of(account))
-        of_length = path.of_length
-        place = of_length.number(self._call, contract) if of_length else None
-        return _Named(
-            path,
-            path.name(self._call, contract, length) if path.steps else None,
-            length,
-            None if place is None else (account, place),
-            of_length.name(self._call, contract) if of_length and of_length.steps else None,
-        )
+    def _name(self, account: str, path: Path) -> NamedSlot | None:
+        length = self._layouts.length(path, self._storage_of(account))
+        return path.name(self._call, self._asked.contract, length) if path.steps else None
 
     def _mirrored(self, *, turned: int) -> dict[str, dict[int, int]]:
         """Return the words that the call reads, with some bits turned, where it reads with other arguments."""
@@ -416,33 +414,6 @@ class _Search:
                 if (number := path.number(self._call.made_up, self._asked.contract)) is not None:
                     storage.setdefault(account, {})[number] = word ^ turned
         return storage
-
-    def _found(
-        self, place: Place, names: Mapping[Place, "_Named"], certainty: Certainty, part: Part | None = None
-    ) -> FoundSlot:
-        named = names.get(place)
-        layout, name = (named.path.layout, named.name) if named else ("layout_unknown", None)
-        return FoundSlot(*place, self._words[place], certainty, part, layout, name, is_moving=False)
-
-
-@dataclass(frozen=True)
-class _Named:
-    """A way to a slot, with the names that it gives."""
-
-    path: Path
-    name: NamedSlot | None
-    array_length: int
-    length: Place | None
-    """The slot of the array's length."""
-    name_of_length: NamedSlot | None
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """A call over a trial word at a slot, and the same without it."""
-
-    over: tuple[FunctionCall, Storage]
-    before: tuple[FunctionCall, Storage]
 
 
 def _beside(word: int) -> Sequence[int]:
@@ -455,9 +426,3 @@ def _is_length(place: Place, moving: Iterable[Place]) -> bool:
     account, length = place
     first = int.from_bytes(keccak(length.to_bytes(32)))
     return any(of == account and first <= slot < first + MOST_INDEX for of, slot in moving)
-
-
-def _certainty(part: Part, *, is_one: bool) -> Certainty:
-    if not is_one:
-        return "one_of_several"
-    return "is_value" if part.is_whole else "part_of_word"
