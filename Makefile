@@ -295,7 +295,7 @@ release: needs-of-a-release .venv/ready-for-demo .venv-release/ready .uv/bin/uv 
 	.venv-release/bin/python -W ignore -m cyclonedx_py requirements --output-reproducible \
 		--pyproject $(SOURCE)/pyproject.toml --output-file $(RELEASE)/$(SERVICE).cdx.json $(SOURCE)/requirements/service.txt
 	$(if $(WITHOUT_IMAGE),,$(IMAGE_BY_$(BUILDER)))
-	cd $(SOURCE) && CHAINS_FILE=docs/operating/known-networks.toml STATE_DIR=../state PYTHONPATH=dev \
+	cd $(SOURCE) && CHAINS_FILE=deploy/known-networks.toml STATE_DIR=../state PYTHONPATH=dev \
 		DJANGO_SETTINGS_MODULE=config.settings $(CURDIR)/$(BIN)/python -m tools.release $(RELEASE) $(VERSION)
 	@rm -rf build/source; echo "The files of $(VERSION) are in build/release"
 

@@ -128,7 +128,7 @@ def _dump(installed: Installed) -> Iterator[None]:
         yield
         return
     with psycopg.connect(installed.database_url) as writing:
-        _copy(writing, "queries_batch", {"id": f"'{_FULL}'"}, "queries_batch WHERE status = 'DONE' LIMIT 1")
+        _copy(writing, "queries_batch", {"id": f"'{_FULL}'", "status": "'DONE'"}, "queries_batch LIMIT 1")
         query = f"(SELECT * FROM queries_query LIMIT 1) AS queries_query, generate_series(1, {_QUERIES}) AS number"
         _copy(writing, "queries_query", {"batch_id": f"'{_FULL}'", "position": "number"}, query)
     with psycopg.connect(installed.database_url) as reading:

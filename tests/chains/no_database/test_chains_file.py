@@ -576,7 +576,7 @@ def test_gas_prices_are_named_or_changed(load, written, records):
 
 
 def test_the_known_networks_have_prices_of_chains_that_charge_otherwise():
-    networks = load_chains(PROJECT / "docs/operating/known-networks.toml", {})
+    networks = load_chains(PROJECT / "deploy/known-networks.toml", {})
     assert [chain.name for chain in networks.chains if chain.charges_gas_limit] == ["Monad"]
     ((monad,), (today, _)) = (networks.chain(chain_id).gas_prices for chain_id in (143, 1))
     assert (monad.new_word, monad.max_gas, today) == (27_897, 30_000_000, OSAKA)

@@ -21,7 +21,7 @@ from tests.service import SIGNER_KEY
 pytestmark = [pytest.mark.release, pytest.mark.outside]
 
 VERSION = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
-NETWORKS = (PROJECT / "docs/operating/known-networks.toml").read_text()
+NETWORKS = (PROJECT / "deploy/known-networks.toml").read_text()
 DESTINATIONS = sorted({connection["destination"] for connection in tomllib.loads(NETWORKS)["connections"]})
 USER = f"""// SPDX-License-Identifier: MIT
 pragma solidity ^0.8.20;
