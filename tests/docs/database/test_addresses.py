@@ -1,6 +1,7 @@
 """The page of addresses lists what this version would deploy."""
 
 import io
+
 from django.core.management import call_command
 
 from devnet.devchain import PROJECT
