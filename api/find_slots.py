@@ -13,6 +13,7 @@ from accounts.models import ApiKey
 from api.fact_schema import SlotName
 from batch_query_client import namespaces
 from batch_query_client.amounts import is_amount
+from batch_query_client.stated_words import MOST_DECIMALS, TOKEN_CALLS
 from chains import encoding
 from chains.encoding import hex_data
 from chains.nodes.node_batches import ExchangeBudget
@@ -26,7 +27,7 @@ from proving.slots.signatures import FunctionCall, InvalidCall
 from proving.slots.slot_search import DependingSlot, FoundSlot, SlotFindings
 from queries.api_endpoint import READING_KEY, ApiError, body_of, errors
 from queries.batch_request import BodyFault, InvalidRequest, body_fault, duplicates, pointer, read_document
-from queries.storage_layout import MOST_DECIMALS, Part, SlotPart
+from queries.storage_layout import Part, SlotPart
 from queries.strict_json import INVALID, UNSUPPORTED, invalid, shown, text_type
 
 router = Router(tags=["Facts"])
@@ -37,8 +38,6 @@ _MOST_SECONDS, _MOST_EXCHANGES = 5, 20
 _MOST_PER_MINUTE, _MOST_AT_A_TIME = 10, 2
 _places = threading.BoundedSemaphore(_MOST_AT_A_TIME)
 _MOST_KEYS = 20
-# Calls of the standard ERC-20 whose answers are divided by the token's `decimals()`.
-_AMOUNTS = {"balanceOf(address)", "allowance(address,address)", "totalSupply()"}
 _MOST_NUMBER = (1 << 63) - 1
 _CHAIN, _POSITION = r"^[1-9][0-9]{0,18}$", r"^(0|[1-9][0-9]?)$"
 _BLOCK = r"^(latest|finalized|block:(0|[1-9][0-9]{0,18}))$"
@@ -132,6 +131,10 @@ class DependingSlotOfCall(Schema):
 
 class SlotHints(Schema):
     decimals: int | None = Field(description="The contract's `decimals()`, as a node returns it, without proof.")
+    symbol: str | None = Field(
+        description="The contract's `symbol()`, as a node returns it, without proof: anybody can give a token any. "
+        "null: it is no symbol that slots' names have, or the call is none of a token."
+    )
     nft: Literal["ERC-721", "ERC-1155"] | None = Field(
         description="The standard of NFTs that the contract's `supportsInterface` names, without proof."
     )
@@ -244,14 +247,14 @@ def _block(text: str) -> int | Literal["latest", "finalized"]:
 
 def _answer(chain_id: str, asked: SlotQuestion, found: SlotFindings) -> FoundSlots:
     accounts: dict[str, SlotsOfAccount] = {}
-    slots = [_slot(slot, asked, found.decimals) for slot in found.slots]
+    slots = [_slot(slot, asked, found) for slot in found.slots]
     depends_on = [*map(_depending, found.depends_on)]
     proven = [slot for slot in slots if slot.certainty != "path_only"]
     choosing = [slot for slot in depends_on if slot.role in {"length", "choice"}]
     shown: list[SlotOfCall | DependingSlotOfCall] = [*proven, *choosing]
     for each in shown:
         of_account = accounts.setdefault(each.account, SlotsOfAccount(slots=[]))
-        of_account.slots.append(each.slotName or _as_requested(each, asked))
+        of_account.slots.append(each.slotName or _as_requested(each, asked, found))
     return FoundSlots(
         sourceChainId=chain_id,
         blockNumber=str(found.header.number),
@@ -260,21 +263,23 @@ def _answer(chain_id: str, asked: SlotQuestion, found: SlotFindings) -> FoundSlo
         confirmedBy=[*found.confirmed_by],
         slots=slots,
         dependsOn=depends_on,
-        hints=SlotHints(decimals=found.decimals, nft=found.nft),
+        hints=SlotHints(decimals=found.decimals, symbol=found.symbol, nft=found.nft),
         batch=SlotBatch(data={chain_id: {f"block:{found.header.number}": SlotsAtBlock(accounts=accounts)}}),
     )
 
 
-def _as_requested(slot: SlotOfCall | DependingSlotOfCall, asked: SlotQuestion) -> str | dict[str, Any]:
+def _as_requested(
+    slot: SlotOfCall | DependingSlotOfCall, asked: SlotQuestion, found: SlotFindings
+) -> str | dict[str, Any]:
     """Return a slot without a name for a request. The request states the part of the word that is the answer.
 
-    It states the call of an amount, too, which says that the part is a number.
+    It states the call of an amount, too, which says that the part is a number, and a token's units.
     """
     part = slot.part if isinstance(slot, SlotOfCall) else None
     if part is None or part == _part(Part()):
         return slot.slot
     call = {"call": asked.call.stated} if _is_of_call(slot.account, asked) else {}
-    stated = call if is_amount(call) else {}
+    stated = {**call, **_units(asked, found)} if is_amount(call) else {}
     return {"slot": slot.slot, "keys": [], "layout": "solidity", **stated, "part": part.model_dump()}
 
 
@@ -283,13 +288,13 @@ def _is_of_call(account: str, asked: SlotQuestion) -> bool:
     return asked.position is None and account == asked.contract
 
 
-def _slot(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> SlotOfCall:
+def _slot(slot: FoundSlot, asked: SlotQuestion, found: SlotFindings) -> SlotOfCall:
     part, call = _part_of(slot, asked), asked.call
     value = str(part.number(slot.word, is_amount=is_amount({"call": call.stated}))) if part else None
     return SlotOfCall(
         account=slot.account,
         slot=_hex(slot.slot),
-        slotName=_stated(slot, asked, decimals),
+        slotName=_stated(slot, asked, found),
         layout=slot.layout,  # type: ignore[arg-type]
         certainty=slot.certainty,
         part=_part(part) if part else None,
@@ -301,7 +306,7 @@ def _slot(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> SlotOfC
 
 def _texts(keys: Iterable[object]) -> list[str]:
     """Return keys and arguments as texts, without their types."""
-    return [str(key["key"] if isinstance(key, dict) and "key" in key else key) for key in keys]
+    return [str(key["key"] if isinstance(key, dict) else key).casefold() for key in keys]
 
 
 def _part_of(slot: FoundSlot, asked: SlotQuestion) -> Part | None:
@@ -323,7 +328,7 @@ def _depending(slot: DependingSlot) -> DependingSlotOfCall:
     )
 
 
-def _stated(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> dict[str, Any] | None:
+def _stated(slot: FoundSlot, asked: SlotQuestion, found: SlotFindings) -> dict[str, Any] | None:
     """Return the slot's name, which states the call that its word answers."""
     name = slot.name.name if slot.name else None
     if slot.part is None:
@@ -333,15 +338,26 @@ def _stated(slot: FoundSlot, asked: SlotQuestion, decimals: int | None) -> dict[
     if name is None:
         return None
     call = asked.call
-    keys, arguments = _texts(name["keys"]), _texts(each.key for each in call.arguments)
-    # Readers take the keys for the arguments in their order.
-    is_in_order = keys == arguments or sorted(keys) != sorted(arguments)
+    keys = _texts(key for key in name["keys"] if isinstance(key, str) or "type" in key)
+    arguments = _texts(each.key for each in call.arguments)
+    # Readers take as many keys for the first arguments, also one that is the contract's own address.
+    is_in_order = len(keys) > len(arguments) or keys == arguments[: len(keys)]
     stated: dict[str, Any] = {"call": call.stated} if is_in_order and _is_of_call(slot.account, asked) else {}
     if (part := _part_of(slot, asked)) and part != Part():
         stated["part"] = _part(part).model_dump()
-    if decimals is not None and decimals <= MOST_DECIMALS and call.signature in _AMOUNTS:
-        stated["decimals"] = decimals
+    units = _units(asked, found)
+    # A symbol is that of the called contract, which the call names.
+    stated |= units if "call" in stated else {key: units[key] for key in units if key == "decimals"}
     return {**name, **stated} if stated or name["keys"] else None
+
+
+def _units(asked: SlotQuestion, found: SlotFindings) -> dict[str, Any]:
+    """Return the decimals and the symbol of a token if the answer is an amount of it, and if it has them."""
+    if asked.call.signature not in TOKEN_CALLS:
+        return {}
+    decimals = found.decimals if found.decimals is not None and found.decimals <= MOST_DECIMALS else None
+    units = {"decimals": decimals, "symbol": found.symbol}
+    return {key: unit for key, unit in units.items() if unit is not None}
 
 
 def _hex(number: int) -> str:

@@ -14,6 +14,7 @@ from eth_utils.crypto import keccak
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from batch_query_client.amounts import answer_type, typed
+from batch_query_client.stated_words import MOST_DECIMALS, SYMBOL
 from chains import encoding
 from queries.strict_json import invalid, shown, text_type
 
@@ -27,7 +28,7 @@ _NUMBER, _KEY = "(0x[0-9a-fA-F]{1,64}|[0-9]{1,78})", "(0x[0-9a-fA-F]{1,64}|-?[0-
 _KEY_TYPE = "^(string|bytes([1-9]|[12][0-9]|3[0-2])?)$"
 # Digits that an address has when some are missing, or are too many.
 _NEARLY_ADDRESS = re.compile("0x([0-9a-fA-F]{37,39}|[0-9a-fA-F]{41,43})")
-MOST_OF_NAME = _MOST_KEYS * (6 * _MOST_BYTES + 100) + 500
+MOST_OF_NAME = _MOST_KEYS * (6 * _MOST_BYTES + 100) + 700
 """More characters than a name has as JSON, where each byte of a text may be escaped as `\\u0001` is."""
 # Patterns for the API's description too.
 SLOT = "^(0x)?[0-9a-fA-F]{1,64}$"
@@ -38,8 +39,6 @@ FUNCTION_NAME = "[A-Za-z_$][A-Za-z0-9_$]{0,63}"
 ANSWER_TYPE = rf"(address|bool|bytes([1-9]|[12][0-9]|3[0-2])|u?int({_BITS}))"
 """Canonical type of an answer that is one word."""
 _CALL = rf"^{FUNCTION_NAME}\(({ARGUMENT_TYPE}(,{ARGUMENT_TYPE}){{0,3}})?\)(\({ANSWER_TYPE}\))?$"
-MOST_DECIMALS = 77
-"""Decimal places of a number of 256 bits."""
 
 
 def slot_hex(value: object) -> str:
@@ -116,6 +115,13 @@ _Call = Annotated[
         _CALL,
         "A call is a view function's name and full types without spaces, such as balanceOf(address) or "
         "pnl(address)(int256), not {}.",
+    ),
+]
+_Symbol = Annotated[
+    str,
+    text_type(
+        SYMBOL,
+        "A symbol is up to 32 letters and digits, two letters first, also with ₮ _ + / -, not {}.",
     ),
 ]
 _SlotText = Annotated[str, BeforeValidator(slot_hex, json_schema_input_type=Annotated[str, Field(pattern=SLOT)])]
@@ -268,15 +274,15 @@ class Part:
 class NamedSlot(_StrictKey):
     """A value's storage slot by the slot of its variable.
 
-    `call`, `part` and `decimals` are for readers: the sender states them, and nothing checks or proves them.
+    `call`, `part`, `decimals` and `symbol` are for readers: the sender states them, and nothing checks or proves them.
     """
 
     slot: _SlotText = Field(description="The variable's slot, in hexadecimal.")
     keys: list[SlotKey] = Field(
         max_length=_MOST_KEYS,
-        description="From the variable to the value, the outermost first. None with `call`, `part` or `decimals`: "
-        "the slot is the variable's. A mapping's key is a string: a number in decimal, or an address or word with 0x, "
-        "padded on the left.",
+        description="From the variable to the value, the outermost first. None with `call`, `part`, `decimals` or "
+        "`symbol`: the slot is the variable's. A mapping's key is a string: a number in decimal, or an address or word "
+        "with 0x, padded on the left.",
     )
     layout: Literal["solidity", "vyper", "vyper-0.2.12"] = Field(
         default="solidity", description="The compiler. `vyper-0.2.12`: Vyper 0.2.0 to 0.2.12."
@@ -290,6 +296,7 @@ class NamedSlot(_StrictKey):
     decimals: Annotated[int, _integer(0, MOST_DECIMALS)] | None = Field(
         default=None, description="The answer's decimal places, as you state."
     )
+    symbol: _Symbol | None = Field(default=None, description="The token's symbol, such as `USDC`, as you state.")
 
     @model_validator(mode="after")
     def _leads_somewhere(self) -> "NamedSlot":
@@ -299,7 +306,7 @@ class NamedSlot(_StrictKey):
 
     @property
     def _stated(self) -> dict[str, Any]:
-        return self.model_dump(include={"call", "part", "decimals"}, exclude_none=True)
+        return self.model_dump(include={"call", "part", "decimals", "symbol"}, exclude_none=True)
 
     @cached_property
     def number(self) -> str:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from batch_query_client.namespaces import namespace
+from batch_query_client.stated_words import BALANCE_SEED
 from chains.encoding import checksummed
 from chains.tries.packed import HASHED_HEADER_FIELDS
 from explorer.formatting.stated_part import StatedPart
 from proving import facts
 from proving.facts import AccountFact, EntryFact, Fact, HeaderFact, LogFact, SlotFact, TimeFact
 from proving.models import FactsRegistry
-from proving.slots.layouts import BALANCE_SEED
 from queries.columns import AccountField, EntryField, HeaderField
 from queries.storage_layout import NamedSlot, integer
 

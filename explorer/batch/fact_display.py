@@ -77,9 +77,9 @@ class Value:
         return self.number is not None and self.field in HeaderField.__members__
 
     @property
-    def said_to_be(self) -> str:
-        """Return the call from which the word is said to be the answer. Empty: nobody says one."""
-        return slot_words.stated_call(self.slot_name)
+    def stated(self) -> str:
+        """Return the amount or the answer that the word is said to be. Empty: nobody says any."""
+        return slot_words.stated(self.slot_name)
 
     @property
     def has_note(self) -> bool:
@@ -192,16 +192,16 @@ def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
 def _slot_meanings(name: Mapping[str, Any], word: int) -> Iterator[Meaning]:
     stated = StatedPart.of(name)
     yield Meaning(stated.bits or "decimal", stated.text(word))
-    if stated.decimals:
-        yield Meaning(stated.division, stated.divided(word))
+    if stated.decimals or stated.symbol:
+        yield Meaning(f"{stated.division}{stated.claim and f'; {stated.symbol} {stated.claim}'}", stated.divided(word))
 
 
 def _named_slot_in_short(name: Mapping[str, Any], word: int) -> InShort | None:
     """Return the number of a slot that the request has named. None: it is long."""
     stated = StatedPart.of(name)
     text, divided = stated.text(word), stated.divided(word)
-    if stated.decimals and sum(map(str.isdigit, divided)) <= _MOST_DIGITS:
-        return InShort(in_groups(divided), stated.bits, note=stated.division)
+    if (stated.decimals or stated.symbol) and sum(map(str.isdigit, divided)) <= _MOST_DIGITS:
+        return InShort(in_groups(divided), stated.symbol or stated.bits, note=stated.claim or stated.division)
     if not stated.bits and len(text) > _MOST_DIGITS:
         return None
     if text.removeprefix("-").isdecimal():

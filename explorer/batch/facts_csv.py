@@ -5,8 +5,9 @@ from itertools import count
 from typing import Any
 
 from api.fact_schema import log_json
+from batch_query_client.stated_words import stated_call
 from chains.encoding import hex_data
-from explorer.formatting import csv_lines, slot_words
+from explorer.formatting import csv_lines
 from proving import facts
 from proving.facts import EntryFact, Fact, LogFact, SlotFact
 from proving.reading import query_values
@@ -66,7 +67,7 @@ def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[s
 
 def said_to_be(fact: Fact) -> str:
     """Return the call from which the batch's sender says that a slot's word is the answer."""
-    return slot_words.stated_call(fact.name, is_whole=True) if isinstance(fact, SlotFact) else ""
+    return stated_call(fact.name) if isinstance(fact, SlotFact) else ""
 
 
 def transaction_cells(fact: Fact, transaction: RequestedEntry | None) -> list[str]:

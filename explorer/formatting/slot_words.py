@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from batch_query_client import stated_words
 from batch_query_client.namespaces import namespace
 
 # A longer key is shortened.
@@ -59,26 +60,15 @@ def in_short(value: str) -> str:
     return f"{value[:start]}…{value[-end:]}" if len(value) > MOST_OF_KEY else value
 
 
-def stated_call(name: Mapping[str, Any] | None, *, is_whole: bool = False) -> str:
-    """Return the call that the sender states, such as `balanceOf 0x7099…79C8`. Empty: there is none.
-
-    Its arguments are the keys, if there are as many. `is_whole`: no key is shortened.
-    """
-    if not name or not name.get("call"):
-        return ""
-    function, _, types = name["call"].partition(")")[0].partition("(")
-    keys = [
-        key if isinstance(key, str) else _text(key) for key in name["keys"] if isinstance(key, str) or "type" in key
-    ]
-    if len(keys) != len(list(filter(None, types.split(",")))):
-        return str(name["call"])
-    return " ".join([function, ", ".join(keys if is_whole else map(in_short, keys))]).strip()
+def stated(name: Mapping[str, Any] | None) -> str:
+    """Return what the sender states: `LEND balance of 0x7099…79C8`, or `slot said to be` and a call. Empty: nothing."""
+    return stated_words.in_words(name, in_short)
 
 
 def title(slot: str, name: Mapping[str, Any] | None) -> str:
     """Return a slot in words for titles: as its sender says, by its path, or by a short number."""
-    if call := stated_call(name):
-        return f"Slot said to be {call}"
+    if words := stated(name):
+        return f"{words[0].upper()}{words[1:]}" if words.startswith("slot ") else words
     if name and 0 < len(name["keys"]) <= _MOST_IN_TITLE:
         return f"Slot {''.join(in_short(each.text) if each.is_key else each.text for each in path(name))}"
     return f"Slot {in_short(f'{int(slot, 16):#x}')}"

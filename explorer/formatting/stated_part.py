@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from batch_query_client.amounts import is_amount
+from batch_query_client.stated_words import symbol
 from explorer.formatting.amounts import whole_units
 from queries.storage_layout import Part
 
@@ -20,11 +21,15 @@ class StatedPart:
     part: Part
     kind: _Kind
     decimals: int
+    symbol: str
+    """The unit of an amount by the token's own claim. Empty: none is stated."""
 
     @classmethod
     def of(cls, name: Mapping[str, Any]) -> "StatedPart":
         part, kind = Part.stated(name), cls._kind(name)
-        return cls(part, kind, name.get("decimals", 0) if kind == "number" else 0)
+        is_number = kind == "number"
+        unit = symbol(name) if is_number and "decimals" in name else ""
+        return cls(part, kind, name.get("decimals", 0) if is_number else 0, unit)
 
     @staticmethod
     def _kind(name: Mapping[str, Any]) -> _Kind:
@@ -62,6 +67,11 @@ class StatedPart:
 
     def _number(self, word: int) -> int:
         return self.part.number(word, is_amount=self.kind == "number")
+
+    @property
+    def claim(self) -> str:
+        """Return a note about the symbol. Empty: there is none."""
+        return "by the token's own claim, as its sender says" if self.symbol else ""
 
     @property
     def division(self) -> str:

@@ -28,6 +28,7 @@ class Headline:
 
     about: str
     address: str = ""  # empty: about no account, or several
+    before_address: str = "of"
     transaction: str = ""  # its hash
     where: str = ""
     block: int | None = None  # the number that follows `where`
@@ -39,7 +40,7 @@ class Headline:
     @property
     def text(self) -> str:
         """Return the title as one line with long values shortened."""
-        address = f"of {_by_its(ADDRESS_ENDS, self.address)}" if self.address else ""
+        address = f"{self.before_address} {_by_its(ADDRESS_ENDS, self.address)}" if self.address else ""
         transaction = f"of transaction {_by_its(ADDRESS_ENDS, self.transaction)}" if self.transaction else ""
         block = "" if self.block is None else f"{self.block:,}"
         parts = (self.about, address, transaction, self.where, block, self.of_chain)
@@ -59,6 +60,8 @@ def of_query(query: Query, count: int, values: Sequence[Value], *, names_chain: 
     line = Headline(
         f"{about} of transaction {query.transaction_name}" if is_index else about,
         query.address,
+        # The holder comes before the token, as in `LEND balance of 0x7099…79C8 in 0x5FbD…0aa3`.
+        "in" if " of " in about else "of",
         "" if is_index else query.transaction_name,
         of_chain=f"of {source.in_words}" if names_chain else "",
         source=source,

@@ -13,6 +13,7 @@ from django.core import signing
 
 from accounts.models import User
 from api import find_slots
+from batch_query_client.stated_words import symbol
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
@@ -80,6 +81,8 @@ class ShownSlot:
     value: str
     units: str
     """The value by the number of decimals that the token hints at. Empty: there is no hint."""
+    symbol: str
+    """The unit of these by the token's own claim. Empty: the slot's name states none."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,11 @@ class TokenSlots:
         return decimals
 
     @property
+    def symbol(self) -> str:
+        """Return the token's symbol, which it claims. Empty: no slot's name states it."""
+        return next((slot.symbol for slot in self.slots if slot.symbol), "")
+
+    @property
     def only_node(self) -> str:
         """Return the host of the node that alone confirms the slots. Empty: several do."""
         hosts = self.answer["confirmedBy"]
@@ -174,6 +182,7 @@ class TokenSlots:
                 str(int(slot["word"], 16)),
                 value or "",
                 whole_units(int(value), decimals) if value and decimals else "",
+                symbol(slot["slotName"] or {}),
             )
 
     @property

@@ -344,7 +344,7 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse, reader:
 
 def _without_part(name: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return another user's name of a slot, without the type of its answer. None: it says nothing else."""
-    rest = {key: value for key, value in (name or {}).items() if key not in {"part", "decimals"}}
+    rest = {key: value for key, value in (name or {}).items() if key not in {"part", "decimals", "symbol"}}
     if "call" in rest:
         rest["call"] = f"{rest['call'].partition(')')[0]})"
     return rest if rest.get("keys") or "call" in rest else None

@@ -4,10 +4,12 @@ A node may lie about each of these. Therefore every node that answers is asked f
 what one node alone says is marked so.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from batch_query_client.stated_words import SYMBOL
 from chains.nodes import questions, view_calls
 from chains.nodes.chain_nodes import Question
 from chains.nodes.node_batches import ExchangeBudget, ReplyTooLong
@@ -112,6 +114,18 @@ class AskedCall:
     def _hint(self, signature: str, *arguments: str) -> Question[bytes]:
         data = FunctionCall.parse(signature, arguments).data
         return view_calls.answer(ViewCall(self._asked.contract, data, _LITTLE_GAS), self._at)
+
+    def symbol(self) -> str | None:
+        """Return the answer of `symbol()`, text or 32 bytes, a hint. None: it isn't shown, or no exchange is left."""
+        try:
+            (told,) = self._rpc.ask([self._hint("symbol()")])
+        except ChainError:
+            return None
+        data = told if isinstance(told, bytes) else b""
+        start = int.from_bytes(data[:_WORD])
+        content, size = data[start + _WORD :], int.from_bytes(data[start : start + _WORD])
+        text = (data.rstrip(b"\0") if len(data) == _WORD else content[:size]).decode(errors="replace")
+        return text if re.fullmatch(SYMBOL, text) else None
 
     def _base_of(self, answer: bytes | ChainError) -> int:
         call, contract = self._asked.call, self._asked.contract

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from batch_query_client.namespaces import first_slot
+from batch_query_client.stated_words import ALLOWANCE_SEED, BALANCE_SEED
 from proving.slots.signatures import FunctionCall
 from queries.storage_layout import ArrayElement, NamedSlot, Part, SlotKey, StructMember, slot_after
 
@@ -25,8 +26,6 @@ _NAMESPACES = [first_slot(f"openzeppelin.storage.{name}") for name in ("ERC20", 
 _SOLADY_SUPPLY = 0x05345CDF77EB68F44C
 # Variables whose mappings are looked into for mappings of structs, and for a third mapping.
 _FIRST_BASES, _LAST_BASES = range(64), range(64, 256)
-# Seeds of Solady's ERC20: of balances, and of allowances.
-BALANCE_SEED, _ALLOWANCE_SEED = 0x87A211A2, 0x7F5E9F20
 _MOST_SEED = 1 << 96
 MOST_INDEX = 1 << 64
 
@@ -223,7 +222,7 @@ class Layouts:
         identifiers = [step for step, each in arguments if each.number is not None]
         seeds = [hint for hint in self._hints if hint < _MOST_SEED]
         ways: list[tuple[int, tuple[Key, ...]]] = [*product((BALANCE_SEED, *seeds), product(holders))]
-        ways += product((_ALLOWANCE_SEED, *seeds), permutations(holders, 2))
+        ways += product((ALLOWANCE_SEED, *seeds), permutations(holders, 2))
         ways += product(seeds, product(identifiers, holders))
         return [Path(seed, steps, is_solady=True) for seed, steps in ways]
 

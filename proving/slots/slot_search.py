@@ -12,6 +12,7 @@ from typing import Literal
 
 from eth_utils.crypto import keccak
 
+from batch_query_client.stated_words import TOKEN_CALLS
 from chains.nodes.node_batches import ExchangeBudget, OutOfExchanges
 from chains.nodes.node_errors import RpcRefused
 from chains.nodes.questions import ProofRequest
@@ -76,6 +77,8 @@ class SlotFindings:
     depends_on: Sequence[DependingSlot]
     decimals: int | None
     """The answer of `decimals()`, a hint. None: there is none."""
+    symbol: str | None
+    """The answer of `symbol()`, a hint: anybody can give a token any. None: there is none, or it isn't shown."""
     nft: Literal["ERC-721", "ERC-1155"] | None
     """The standard of NFTs that the contract says it follows (ERC-165), a hint."""
     confirmed_by: Sequence[str]
@@ -170,8 +173,10 @@ class _Search:
         depends_on = [
             DependingSlot(*place, self._words[place], role, leading.get(place)) for place, role in roles.items()
         ]
-        hints = self._asking.decimals, self._asking.nft
-        return SlotFindings(self._at, read.method, slots, depends_on, *hints, self._asking.confirming())
+        asking, confirmed_by = self._asking, self._asking.confirming()
+        # The search is complete, so that the symbol takes only exchanges that are left.
+        symbol = asking.symbol() if self._call.signature in TOKEN_CALLS else None
+        return SlotFindings(self._at, read.method, slots, depends_on, asking.decimals, symbol, asking.nft, confirmed_by)
 
     def _proven(self, read: ReadSlots) -> dict[Place, int]:
         """Return the words of the slots by proofs, those of the called contract first."""

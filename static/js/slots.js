@@ -15,7 +15,7 @@ const WORDS = 1n << 256n;
 /** The slot as 0x and 64 digits. @param {any} asked a slot in hexadecimal, or a name */
 export function slotOf(asked) {
   if (typeof asked === "string") return `0x${wordOf(variable(asked))}`;
-  require(/^(?:call,)?(?:decimals,)?keys,(?:layout,)?(?:part,)?slot$/.test(fieldsOf(asked)));
+  require(/^(?:call,)?(?:decimals,)?keys,(?:layout,)?(?:part,)?slot(?:,symbol)?$/.test(fieldsOf(asked)));
   const { keys, layout = "solidity", slot, ...stated } = asked;
   require(Array.isArray(keys) && (keys.length > 0 || Object.keys(stated).length > 0));
   require(keys.length <= MOST_KEYS && LAYOUTS.includes(layout));

@@ -638,3 +638,21 @@ contract Far {
 
     function fill(address account) external { balanceOf[account] = 1001; }
 }
+
+/// As tokens of 2017: its symbol is one word.
+contract Lend {
+    bytes32 public constant symbol = "LEND";
+    uint8 public constant decimals = 18;
+    mapping(address => uint256) public balanceOf;
+
+    function fill(address account) external { balanceOf[account] = 1000e18; }
+}
+
+/// It answers the balance of one account, whoever is asked for. It has no symbol.
+contract Own {
+    mapping(address => uint256) private balances;
+
+    function fill(address) external { balances[address(this)] = 5; }
+    function balanceOf(address) external view returns (uint256) { return balances[address(this)]; }
+    function symbol() external pure returns (string memory) { revert("none"); }
+}

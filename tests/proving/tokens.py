@@ -49,6 +49,8 @@ _ALONE = [
     "Escrow",
     "BehindNamespace",
     "Parts",
+    "Lend",
+    "Own",
     "Typed",
     "Hinted",
     "Far",

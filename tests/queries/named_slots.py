@@ -68,6 +68,7 @@ STATED: dict[str, Any] = {
     "call": "balanceOf(address)",
     "part": {"offset": 0, "size": 128, "form": "unsigned"},
     "decimals": 18,
+    "symbol": "USD₮0",
 }
 WRONG_STATEMENTS: list[tuple[str, dict[str, Any], str]] = [
     *(
@@ -90,6 +91,22 @@ WRONG_STATEMENTS: list[tuple[str, dict[str, Any], str]] = [
     ("/part", {"part": STATED["part"] | {"offset": 129}}, "A part ends within the 256 bits of its word."),
     ("/decimals", {"decimals": 78}, "It is an integer from 0 to 77."),
     ("/decimals", {"decimals": "18"}, "It is an integer from 0 to 77."),
+    *(
+        ("/symbol", {"symbol": symbol}, "A symbol is up to 32 letters and digits, two letters first")
+        for symbol in [
+            "",
+            "M",
+            "1,000 USDC",
+            "USDC: 5",
+            "=cmd",
+            "<b>",
+            "USDC\n",
+            "\u202eCDSU",
+            "claim.xyz",
+            "A" * 33,
+            5,
+        ]
+    ),
 ]
 
 WRONG_NAMES: list[tuple[str, dict[str, Any], str]] = [

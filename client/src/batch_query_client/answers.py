@@ -565,6 +565,8 @@ class DependingSlot(AnswerModel):
 class SlotHints(AnswerModel):
     decimals: Number | None = None
     """The contract's `decimals()`. Nothing proves it."""
+    symbol: Text = ""
+    """The contract's `symbol()`. Nothing proves it: anybody can give a token any."""
     nft: Text | None = None
     """The standard of NFTs that the contract says it follows, such as ERC-721. Nothing proves it."""
 

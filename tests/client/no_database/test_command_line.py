@@ -653,9 +653,10 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
     low = {"offset": 0, "size": 255, "form": "unsigned"}
     address = {"offset": 0, "size": 160, "form": "unsigned"}
     supply = {"call": "totalSupply()"}
+    wrong_symbols: list[Any] = ["LEND: 5", "\x1b[31mLEND", "5,000", "LEND\n", ["LEND"], "A" * 10_000]
     whole, signed, in_hex = 2**255 + 1, 1 - 2**255, f"0x8{'0' * 62}1"
     namespace = 0x52C63247E1F47DB19D5CE0460030C497F067CA4CEBF71BA98EEADABE20BACE00
-    for stated, shown, number in (
+    named_slots: list[tuple[dict[str, Any], str, int]] = [
         ({"keys": [ALICE], "call": "balanceOf(address)"}, f"slot said to be balanceOf 0xf39F…2266  {whole}", whole),
         ({"keys": [ALICE], "call": "f(address)", "part": low}, "slot said to be f 0xf39F…2266  1", 1),
         ({"keys": [], **supply}, f"slot said to be totalSupply  {whole}", whole),
@@ -670,6 +671,24 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
         ({"keys": ["1"], "part": part | {"form": "new"}}, f"slot 0x2[1]  {in_hex}", whole),
         ({"keys": ["1"], "part": address}, f"slot 0x2[1]  0x{1:040x}", 1),
         ({"keys": ["1"], "part": address, "decimals": 6}, "slot 0x2[1]  1", 1),
+        (
+            {"keys": [ALICE], "call": "balanceOf(address)", "decimals": 18, "symbol": "LEND", "part": low},
+            "LEND balance of 0xf39F…2266  0.000000000000000001 LEND",
+            1,
+        ),
+        ({"keys": [], **supply, "decimals": 0, "symbol": "LEND"}, f"LEND total supply  {whole:,} LEND", whole),
+        ({"keys": [], **supply, "symbol": "LEND"}, f"LEND total supply  {whole}", whole),
+        # The service takes no such symbols.
+        *(
+            ({"keys": [], **supply, "decimals": 0, "symbol": symbol}, f"slot said to be totalSupply  {whole}", whole)
+            for symbol in wrong_symbols
+        ),
+        ({"keys": [], **supply, "decimals": "9" * 9, "symbol": "LEND"}, f"LEND total supply  {whole}", whole),
+        (
+            {"slot": f"{ALICE.lower()}{'87a211a2':0>24}", "keys": [{"index": "0"}], "call": "balanceOf(address)"},
+            f"slot said to be balanceOf 0xf39F…2266  {whole}",
+            whole,
+        ),
         ({"keys": [ALICE], "call": "pnl(address)(int256)"}, f"said to be pnl 0xf39F…2266  {signed}", signed),
         ({"keys": [], "call": "price()(uint160)", "part": address}, "slot said to be price  1", 1),
         ({"keys": [], "call": "owner()(address)"}, f"slot said to be owner  0x{1:040x}", 1),
@@ -682,10 +701,14 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
             f"slot {namespace + 1:#x} (erc7201:openzeppelin.storage.ERC20 + 1)[1]  1",
             1,
         ),
-    ):
+    ]
+    for stated, shown, number in named_slots:
         each = slot.model_copy(update={"slot_name": {"slot": "0x2", "layout": "solidity", **stated}})
         print_facts([each], {})
-        assert re.sub(" {2,}", "  ", capsys.readouterr().out).rstrip().endswith(shown)
+        out, errors = capsys.readouterr()
+        assert re.sub(" {2,}", "  ", out).rstrip().endswith(shown)
+        claim = "What tokens call themselves is their own claim, which nothing proves: LEND.\n"
+        assert errors == claim * (stated.get("symbol") == "LEND")
         print_json(each)
         in_json = json.loads(capsys.readouterr().out)
         assert (in_json["value"], in_json["slotName"]) == (str(number), each.slot_name)

@@ -377,6 +377,9 @@ pragma solidity ^0.8.20;
 
 /// As USDC: a balance has a flag in the highest bit of its word. As OpenZeppelin: the mapping is in a namespace.
 contract Flagged {
+    bytes32 public constant symbol = "LEND";
+    uint8 public constant decimals = 3;
+
     struct Storage { mapping(address => uint256) words; }
 
     constructor(address holder) { _storage().words[holder] = 1001 | 1 << 255; }
@@ -456,7 +459,8 @@ def test_a_balance_that_is_a_part_of_a_word_is_read_by_the_code_that_bqs_prints(
     asked = (*chains, "--token", token, "--holder", ALICE, "--wait", "--json", "--timeout", str(SECONDS))
     code, out, errors = bqs("submit", *asked)
     assert code == 0, errors
-    assert "is 1001, in " in errors
+    assert "is 1001 (1.001 LEND), in " in errors
+    assert "What tokens call themselves is their own claim, which nothing proves: LEND." in errors
     assert f"The answer is the part in bits 0 to 254 of the word 0x8{'0' * 60}3e9." in errors
     assert re.search("^0x52c6[0-9a-f]{56}ce00 is erc7201:openzeppelin.storage.ERC20.$", errors, re.MULTILINE)
     (query,) = json.loads(out)["queryList"]
@@ -467,9 +471,9 @@ def test_a_balance_that_is_a_part_of_a_word_is_read_by_the_code_that_bqs_prints(
     batch = live.service.batch(json.loads(out)["internalId"])
     assert [each.value for each in batch.wait().facts] == [1001]
     code, read, _ = bqs("read", batch.id)
-    assert (code, " ".join(read.split()).endswith("slot said to be balanceOf 0xf39F…2266 1001")) == (0, True), read
+    assert (code, " ".join(read.split()).endswith("LEND balance of 0xf39F…2266 1.001 LEND")) == (0, True), read
     code, out, _ = bqs("proofs", *asked[2:8])
-    assert (code, " 1001 STORAGE_ROOT " in " ".join(out.split())) == (0, True), out
+    assert (code, " 1.001 LEND STORAGE_ROOT " in " ".join(out.split())) == (0, True), out
 
     assert read_by_contract(live, errors, int(query["blockNumber"])) == 1001
 

@@ -75,7 +75,12 @@ def test_a_token_balance_is_proven_by_the_slot_that_is_found(chain, alice, key, 
     said = text_of(html)
     assert "1001" in said
     # These Vyper tokens have no `decimals()`.
-    assert ("0.000000000000001001 if divided by 10 18 : a hint" in said) is not token.startswith("Vyper")
+    symbol = "NEW" if token == "Token" else ""
+    units = f"0.000000000000001001 {symbol} if divided by 10 18 : a hint".replace("  ", " ")
+    assert (units in said) is not token.startswith("Vyper")
+    assert ("The token calls itself NEW: any token may do so." in said) is bool(symbol)
+    # Names of tokens without a symbol are the row's kind.
+    assert (f"{symbol} balance: 0xf39F" if symbol else "Token balance: 0xf39F") in said
     assert "The word of this slot is the answer, and no other slot changes it." in said
     assert ("The token is a proxy" in said) is (token == "behind proxy")
     ((block, of_search),) = data_of_search(key, token, "balanceOf(address)").items()
@@ -87,6 +92,8 @@ def test_a_token_balance_is_proven_by_the_slot_that_is_found(chain, alice, key, 
     assert answer.status_code == 303, answer.text
     batch = done(Batch.objects.get(), chain)
     assert json.loads(batch.request)["data"]["31337"]["latest"] == of_search
+    title = "NEW balance of 0xf39F…2266 in" if symbol else "Slot said to be balanceOf 0xf39F…2266 of"
+    assert title in alice.get(answer["location"]).text
     # A batch that is filled in again has the same names of slots.
     again = request_of(alice, filled(alice.get(f"/new-batch?from={batch.pk}").text))
     assert again["data"]["31337"]["latest"] == of_search
@@ -214,7 +221,7 @@ def test_submitting_searches_first_and_the_next_press_submits(chain, alice):
     token = _deployed[-1].addresses["Token"]
     (title,) = re.findall(r'<span id="row-0">(.*?)</span></span></summary>', html, re.DOTALL)
     assert " ".join(re.sub("<[^>]+>", "", title).split()) == (
-        f"Token balance: {ALICE}, token {token} Development chain (31337), latest block · slot found"
+        f"NEW balance: {ALICE}, token {token} Development chain (31337), latest block · slot found"
     )
     # Another holder is searched for anew.
     html = alice.post("/new-batch", filled(html) | {"rows-0-holder": BOB, "do": "submit"}).text

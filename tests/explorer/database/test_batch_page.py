@@ -347,6 +347,7 @@ def test_a_named_slot_is_shown_by_its_name_and_its_number():
 
 TOKENS = 25 * 10**17
 BALANCE_OF = {"slot": "2", "keys": [ALICE], "call": "balanceOf(address)", "decimals": 18}
+UNITLESS = {"slot": "2", "keys": [ALICE], "call": "balanceOf(address)"}
 SHORT = "0xf39F…2266"
 OF_SOLADY = {"slot": f"{ALICE[2:]}{'87a211a2':0>24}", "keys": [{"index": "0"}], "call": "balanceOf(address)"}
 
@@ -361,6 +362,43 @@ OF_SOLADY = {"slot": f"{ALICE[2:]}{'87a211a2':0>24}", "keys": [{"index": "0"}], 
                 f"Slot said to be balanceOf {SHORT} of {{}} at block 12 of Development chain: "
                 "2.5 divided by 10¹⁸, as its sender says"
             ),
+        ),
+        (
+            BALANCE_OF | {"symbol": "LEND"},
+            1000 * 10**18,
+            (
+                f"LEND balance of {SHORT} in {{}} at block 12 of Development chain: "
+                "1,000 LEND, by the token's own claim, as its sender says"
+            ),
+        ),
+        # Without decimals, the number isn't known to be one of the token.
+        (UNITLESS | {"symbol": "NFT"}, 7, f"NFT balance of {SHORT} in {{}} at block 12 of Development chain: 7"),
+        (BALANCE_OF | {"symbol": "WEI", "decimals": 0}, 7, ": 7 WEI, by the token's own claim"),
+        (BALANCE_OF | {"symbol": "OF", "call": "balanceOf(address)(uint256)"}, TOKENS, f"OF balance of {SHORT} in"),
+        (
+            {**BALANCE_OF, "symbol": "LEND", "keys": [ALICE, BOB], "call": "allowance(address,address)"},
+            TOKENS,
+            f"LEND allowance of {SHORT} to 0x7099…79C8 in {{}} at",
+        ),
+        ({**BALANCE_OF, "symbol": "LEND", "keys": [], "call": "totalSupply()"}, TOKENS, "LEND total supply of {} at"),
+        (
+            {**BALANCE_OF, "symbol": "LEND", "keys": [ALICE, {"index": "3"}], "call": "getVotes(address)"},
+            TOKENS,
+            f"LEND votes of {SHORT} in {{}} at",
+        ),
+        # No argument is known to be the holder.
+        ({**BALANCE_OF, "symbol": "LEND", "keys": []}, TOKENS, "Slot said to be balanceOf(address) of {} at"),
+        ({**BALANCE_OF, "symbol": "LEND", "call": "f(address)"}, TOKENS, f"Slot said to be f {SHORT} of {{}} at"),
+        (OF_SOLADY, 7, f"Slot said to be balanceOf {SHORT} of {{}} at"),
+        (OF_SOLADY | {"symbol": "LADY", "decimals": 1}, 7, f"LADY balance of {SHORT} in {{}} at"),
+        (
+            {
+                "slot": f"{0x7F5E9F20:024x}{BOB[2:]}",
+                "keys": [{"key": ALICE.lower(), "type": "bytes"}],
+                "call": "allowance(address,address)",
+            },
+            7,
+            f"Slot said to be allowance {SHORT}, 0x7099…79C8 of",
         ),
         (BALANCE_OF | {"decimals": 2}, TOKENS + 1, ": 25,000,000,000,000,000.01 divided by 10²"),
         (BALANCE_OF | {"decimals": 6}, 123_456_789, ": 123.456789 divided by 10⁶, as its sender says"),
@@ -466,6 +504,21 @@ def test_what_a_sender_states_is_marked_as_not_proven_wherever_it_stands(setting
         head, line, *_ = Client().get(url).text.splitlines()
         cells = dict(zip(head.split(","), line.split(","), strict=True))
         assert (cells["slot_said_to_be"], cells["value"]) == (f"balanceOf {ALICE}", str(TOKENS))
+
+
+def test_a_token_s_symbol_is_marked_as_its_own_claim_wherever_it_stands(settings):
+    batch = batches.batch_at(block_12={"accounts": {BOB: {"slots": [BALANCE_OF | {"symbol": "LEND"}]}}})
+    batches.finish(batch)
+    SlotProof.objects.update(value=TOKENS)
+    user = client_of(batch.user.address)
+    for url in (batches.path(batch), "/explorer", f"/facts?account={BOB}"):
+        shown = re.sub(r"\s+", " ", unescape(text_of(user.get(url, headers={"accept": "text/html"}).text)))
+        assert f"LEND balance of {SHORT}" in shown
+        assert "LEND, by the token's own claim, as its sender says" in shown
+    # Others see neither the symbol nor the decimals among facts.
+    settings.PUBLIC_BATCH_LIST = True
+    shown = unescape(text_of(Client().get(f"/facts?account={BOB}", headers={"accept": "text/html"}).text))
+    assert ("LEND" in shown, "slot said to be balanceOf" in re.sub(r"\s+", " ", shown)) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_the_name_of_a_slot_is_told_only_to_who_may_know_the_batch(settings):
 def test_another_user_s_name_changes_no_value_and_no_code(settings, form):
     settings.PUBLIC_BATCH_LIST = True
     name = {"slot": "0x0", "keys": [CHARLIE], "layout": "solidity", "call": "balanceOf(address)"}
-    part = {"part": {"offset": 0, "size": 8, "form": form}, "decimals": 2}
+    part = {"part": {"offset": 0, "size": 8, "form": form}, "decimals": 2, "symbol": "LEND"}
     stated = name | ({"call": "balanceOf(address)(bool)"} if form == "typed" else part)
     slot = f"0x{keccak(bytes.fromhex(CHARLIE[2:]).rjust(32, bytes(1)) + bytes(32)).hex()}"
     alice, bob, charlie = map(a_key, (ALICE, BOB, CHARLIE))
@@ -188,6 +188,9 @@ def test_another_user_s_name_changes_no_value_and_no_code(settings, form):
     anonymous = Client().get(f"/facts?account={ALICE}", headers={"accept": "text/html"}).text
     assert "bits 0 to 7" not in anonymous
     assert "divided by" not in anonymous
+    assert "LEND" not in anonymous
+    (told,) = Client().get("/facts", {"account": ALICE}, headers=header(alice)).json()["facts"]
+    assert "symbol" not in (told["slotName"] or {})
 
 
 def seen_by(key: ApiKey, address: str) -> tuple[list[str], str]:

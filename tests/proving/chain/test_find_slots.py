@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from django.db import connections
 from django.test import Client
+from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey, ThrottleCount
+from api import find_slots
 from devnet import devchain, foreign_contracts
 from proving.models import Signer
 from tests import chain_fixtures, deployed
@@ -394,7 +396,133 @@ def test_slots_that_a_value_depends_on_are_named(search):
     assert (int(length["word"], 16), length["slotName"]["keys"], first["onlyAtThisBlock"]) == (2, [ALICE], True)
     ((_, asked),) = votes["batch"]["data"]["31337"].items()
     assert asked["accounts"][first["account"]]["slots"] == [first["slotName"], length["slotName"]]
-    assert votes["hints"] == {"decimals": 18, "nft": None}
+    assert votes["hints"] == {"decimals": 18, "symbol": "OLD", "nft": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "signature", "decimals", "symbol"),
+    [
+        ("OldToken", "balanceOf(address)", 18, "OLD"),
+        ("Lend", "balanceOf(address)", 18, "LEND"),
+        ("Lend", "balanceOf(address)(uint256)", 18, "LEND"),
+        ("behind proxy", "allowance(address,address)", 18, None),
+        ("SolmateToken", "allowance(address,address)", 18, "MATE"),
+        ("SoladyToken", "allowance(address,address)", 18, "LADY"),
+        ("Token", "totalSupply()", 18, "NEW"),
+        ("VotesToken", "getVotes(address)", 18, "NEW"),
+        ("VotesToken", "getPastVotes(address,uint256)", 18, "NEW"),
+        ("OldNft", "balanceOf(address)", None, "OLD"),
+        ("Vyper 0.4.3", "balanceOf(address)", None, None),
+        # The answer is no amount of the token.
+        ("OldVotesToken", "delegates(address)", None, None),
+        ("Vault", "totalAssets()", None, None),
+        # The key is the contract's own address.
+        ("Own", "balanceOf(address)", None, None),
+    ],
+)
+def test_a_slot_s_name_states_the_symbol_and_the_decimals_of_a_token(search, name, signature, decimals, symbol):
+    second = {"allowance(address,address)": [BOB], "getPastVotes(address,uint256)": [str(search.chain.head() - 1)]}
+    arguments = [] if signature.endswith("()") else [ALICE, *second.get(signature, ())]
+    found = search.found(name, signature, *arguments)
+    # A slot without a name states them in the request.
+    ((_, asked),) = found["batch"]["data"]["31337"].items()
+    stated = asked["accounts"][found["slots"][0]["account"]]["slots"][0]
+    assert found["slots"][0]["slotName"] in (None, stated)
+    assert (stated.get("decimals"), stated.get("symbol")) == (decimals, symbol), found
+    assert found["hints"]["symbol"] == symbol
+    assert ("call" in stated) is (name not in {"Own", "Vault"})
+
+
+# Symbols that look like an amount, or like another part of a title, or that a file or a terminal may run.
+WRONG_SYMBOLS = [
+    *("", "A", "M", "5k", "1INCH", "000", "1,000,000 USDC", "e18", "x1000", "0x7099", "US DC", "USDC: 5", "USDC\u00a0"),
+    *("=cmd|' /C calc'!A0", "+USDC", "-USDC", "@USDC", "$1000", "<b>USDC</b>", 'US"DC', "US'DC", "US`DC", "US\\DC"),
+    *(
+        "USDC\n",
+        "USDC\r\nSet-Cookie: a=b",
+        "US\tDC",
+        "US\x1b[31mDC",
+        "US\0DC",
+        "\u202eCDSU",
+        "US\u200bDC",
+        "\ufeffUSDC",
+    ),
+    *(
+        "USDC\u0336",
+        "U\u0405DC",
+        "\u05e9\u05dc",
+        "US\u3164DC",
+        "\uff35\uff33\uff24\uff23",
+        "claim.xyz",
+        "USDC.io",
+        "{{USDC}}",
+    ),
+    *("A" * 33, "A" * 10_000, "\udcff"),
+]
+
+
+@pytest.mark.parametrize("symbol", WRONG_SYMBOLS)
+def test_a_symbol_that_could_be_taken_for_something_else_is_left_out(search, spoiled, symbol):
+    def change(question: Any, honest: Any) -> Any:
+        if _is_of_symbol(question):
+            answer = encode(["bytes"], [symbol.encode(errors="surrogateescape")])
+            return honest | {"result": f"0x{answer.hex()}"}
+        return honest
+
+    honest = search.found("Lend", "balanceOf(address)", ALICE)
+    spoiled(change)
+    found = search.found("Lend", "balanceOf(address)", ALICE)
+    assert (honest["hints"]["symbol"], found["hints"]["symbol"]) == ("LEND", None)
+    stated = honest["slots"][0]["slotName"]
+    assert found["slots"] == [
+        honest["slots"][0] | {"slotName": {key: stated[key] for key in stated if key != "symbol"}}
+    ]
+
+
+def _is_of_symbol(question: Any) -> bool:
+    return question["method"] == "eth_call" and bool(question["params"][0]["data"] == "0x95d89b41")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        lambda question: error(question, -32000, "execution timeout"),
+        lambda question: error(question, 3, "execution reverted"),
+        lambda question: {"jsonrpc": "2.0", "id": question["id"], "result": "0x"},
+        lambda question: {"jsonrpc": "2.0", "id": question["id"], "result": f"0x{'ff' * 32}{'ff' * 32}4c454e44"},
+        lambda question: {"jsonrpc": "2.0", "id": question["id"], "result": f"0x{'41' * 2_000_000}"},
+        lambda question: {"jsonrpc": "2.0", "id": question["id"], "result": ["LEND"]},
+    ],
+    ids=["fails", "reverts", "empty", "malformed", "huge", "a list"],
+)
+def test_a_token_without_a_symbol_is_searched(search, spoiled, reply):
+    spoiled(lambda question, honest: reply(question) if _is_of_symbol(question) else honest)
+    found = search.found("Lend", "balanceOf(address)", ALICE)
+    (slot,) = found["slots"]
+    assert (found["hints"]["symbol"], slot["certainty"], slot["value"]) == (None, "is_value", str(1000 * 10**18))
+
+
+def test_a_symbol_takes_only_an_exchange_that_is_left(search, chain, settings, monkeypatch):
+    bodies: list[Any] = []
+
+    def answer(body: Any) -> Any:
+        bodies.append(body)
+        return ask(chain.url, body)
+
+    with lying_node(answer) as url:
+        reconfigure(settings, chain.url, url)
+        # The first search finds out which list the node makes.
+        for _ in range(2):
+            bodies.clear()
+            assert search.found("Lend", "balanceOf(address)", ALICE)["hints"]["symbol"] == "LEND"
+        *of_search, last = bodies
+        assert "95d89b41" in json.dumps(last)
+        assert "95d89b41" not in json.dumps(of_search)
+        monkeypatch.setattr(find_slots, "_MOST_EXCHANGES", len(of_search))
+        bodies.clear()
+        found = search.found("Lend", "balanceOf(address)", ALICE)
+    assert (found["hints"]["symbol"], found["slots"][0]["value"]) == (None, str(1000 * 10**18))
+    assert len(bodies) == len(of_search)
 
 
 def test_a_value_of_several_slots_is_claimed_to_be_none(search):

@@ -49,6 +49,7 @@ from batch_query_client.command_line.output import (
     progress,
     property_name,
     say,
+    say_claims,
     subject,
 )
 from batch_query_client.plain_text import hex_data
@@ -60,6 +61,7 @@ from batch_query_client.remote_reads import (
     shown_slot,
     state_root_slot,
 )
+from batch_query_client.stated_words import in_units
 
 _STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED", "CANCELLED")
 _LARGEST_PAGE = 100
@@ -178,7 +180,9 @@ def _of_token(options: BatchOptions, service: client.BatchQueryService) -> Batch
     at = slot.slot if slot.account.casefold() == token else f"{slot.slot} of {slot.account}"
     decimals = found.hints.decimals
     units = "" if decimals is None else f" Divide the balance by 10^{decimals}, as the contract says."
-    say(f"The balance of {first} at block {found.block_number} is {slot.value}, in {at} ({slot.layout}).{units}")
+    amount = _value_or_word(slot)
+    say(f"The balance of {first} at block {found.block_number} is {amount}, in {at} ({slot.layout}).{units}")
+    say_claims([name])
     say(f"A contract reads it with {_in_solidity(slot, is_by_holder=by_holder)}")
     _say_places(found)
     if name is None and slot.part and not slot.part.is_whole:
@@ -281,6 +285,7 @@ def find_slots(
             for slot in found.slots
         ],
     )
+    say_claims([slot.slot_name for slot in found.slots])
     say(f"Found at block {found.block_number} by {found.found_by}.")
     _say_places(found)
     for other in found.depends_on:
@@ -290,7 +295,10 @@ def find_slots(
 
 
 def _value_or_word(slot: client.SlotOfCall) -> str:
-    return slot.value or hex_data(slot.word)
+    """Return the answer, and its amount such as 1,000 LEND, or the word if it isn't the answer."""
+    number = slot.part.of(slot.word, is_amount=True) if slot.part else 0
+    amount = in_units(slot.slot_name or {}, number) if slot.part else ""
+    return f"{slot.value} ({amount})" if amount else slot.value or hex_data(slot.word)
 
 
 def _slot_name(name: Mapping[str, Any] | None, slot: str) -> str:
@@ -412,6 +420,7 @@ def proofs(
             for proof in answers
         ],
     )
+    say_claims([proof.slot_name for proof in answers])
 
 
 def _remote_read(

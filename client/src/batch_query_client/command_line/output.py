@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import batch_query_client as client
+from batch_query_client import stated_words
 from batch_query_client.amounts import is_amount
 from batch_query_client.plain_text import hex_data, plain
 from batch_query_client.questions import NUMBERS
@@ -184,6 +185,13 @@ def print_facts(facts: Sequence[client.Fact], currencies: Mapping[int, str]) -> 
         for fact in facts
     ]
     print_table(headings, rows, empty="There are no facts.")
+    say_claims([fact.slot_name for fact in facts])
+
+
+def say_claims(names: Iterable[Mapping[str, Any] | None]) -> None:
+    """Say once that the symbols in slots' names are claims, if there are any."""
+    if symbols := sorted({symbol for name in names if name and (symbol := stated_words.symbol(name))}):
+        say(f"What tokens call themselves is their own claim, which nothing proves: {', '.join(symbols)}.")
 
 
 def subject(fact: client.Fact | client.ReadProof) -> str:
@@ -207,16 +215,19 @@ def property_name(fact: client.Fact | client.ReadProof) -> str:
 
 def _name_in_short(name: Mapping[str, Any]) -> str:
     """Return a slot's name in short. The sender states a call, and nothing proves it."""
+    if words := stated_words.in_words(name, _in_short):
+        return words
     keys = [_key_in_short(key) for key in name.get("keys") or ()]
-    if call := name.get("call"):
-        return " ".join([f"slot said to be {str(call).partition('(')[0]}", ", ".join(keys)]).rstrip()
     slot = str(name.get("slot"))
     known = f" ({known})" if (known := namespace_of(slot)) else ""
     return f"slot {slot}{known}{''.join(f'[{key}]' for key in keys)}"
 
 
 def _key_in_short(key: Any) -> str:
-    text = " ".join(f"{name} {value}" for name, value in key.items()) if isinstance(key, dict) else str(key)
+    return _in_short(" ".join(f"{name} {value}" for name, value in key.items()) if isinstance(key, dict) else str(key))
+
+
+def _in_short(text: str) -> str:
     return text if len(text) <= _LONGEST_KEY else f"{text[:6]}…{text[-4:]}"
 
 
@@ -256,11 +267,13 @@ def _stated_value(name: Mapping[str, Any], word: bytes) -> str:
     """Return what a slot's name says the word, or a part of it, to be. Without such a name: the word."""
     part = client.SlotPart.stated(name)
     if part is None:
-        return str(int.from_bytes(word)) if name.get("call") and not name.get("part") else hex_data(word)
+        number = int.from_bytes(word)
+        in_decimal = name.get("call") and not name.get("part")
+        return stated_words.in_units(name, number) or str(number) if in_decimal else hex_data(word)
     of_amount = is_amount(name)
     number = part.of(word, is_amount=of_amount)
     if of_amount:
-        return str(number)
+        return stated_words.in_units(name, number) or str(number)
     if part.form == "bool":
         return str(bool(number)).lower()
     # Otherwise a part of this size without decimals is an address as a rule.
