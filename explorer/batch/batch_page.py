@@ -79,7 +79,8 @@ class ShownBatch:
         page = f"page={self.shown.number}&" if self.wanted.page else ""
         slots = f"slots={self.queries[0].slots.number}&" if self.wanted.slots and self.queries else ""
         steps = "steps=first&" if self.steps_first and not self.is_about_one else ""
-        return f"{self.wanted.filters.address}{page}{slots}{self.event}{steps}"
+        was = "was=DONE&" if self.batch.status == BatchStatus.DONE else ""
+        return f"{self.wanted.filters.address}{page}{slots}{self.event}{steps}{was}"
 
     @property
     def steps_first(self) -> bool:

@@ -32,11 +32,12 @@ from tests.explorer.batches import (
     many_accounts,
     path,
     reject,
+    reopen,
     settle,
 )
 from tests.explorer.made_tries import prove
 from tests.inside.working import a_worker
-from tests.service import a_key, chains_toml, request, submit
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -183,42 +184,104 @@ new PerformanceObserver((list) => window.shifts.push(...list.getEntries().filter
 """
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("queries", "sender", "width"), [(1, "", 1280), (1, "", 390), (1, "self", 1280), (12, "", 1280), (12, "", 390)]
-)
-def test_nothing_jumps_while_a_batch_is_proven(
-    page: Page, alice: User, monkeypatch: pytest.MonkeyPatch, queries: int, sender: str, width: int
-):
+@pytest.fixture
+def jumps(page: Page, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    """Return a function that watches a batch's page while it changes, and returns its shifts."""
     monkeypatch.setattr(fragment, "_KEPT_SECONDS", 0)
     beat()
+
+    def jumps(batch: Batch, width: int, *changes: tuple[Callable[[], object], str]) -> list[Any]:
+        # The text "in 24 h" would get longer meanwhile.
+        Batch.objects.update(deadline_at=timezone.now() + timedelta(hours=23, minutes=30))
+        page.set_viewport_size({"width": width, "height": 800})
+        page.add_init_script(SHIFTS)
+        page.goto(path(batch))
+        expect(page.get_by_role("button", name="Pause updates")).to_be_visible()
+        for change, state in changes:
+            change()
+            come_back(page)
+            expect(page.locator(".headline .chip")).to_have_text(state)
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+        shown = "shifts.map((shift) => [shift.value, shift.sources.map(({ node }) => node?.textContent)])"
+        shifts: list[Any] = page.evaluate(shown)
+        return [] if sum(value for value, _ in shifts) < 0.05 else shifts
+
+    return jumps
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("queries", "sender", "width", "owner"),
+    [
+        *((1, "", 1280, ALICE), (1, "", 390, ALICE), (1, "self", 1280, ALICE), (1, "self", 390, ALICE)),
+        *((1, "self", 390, BOB), (12, "", 1280, ALICE), (12, "", 390, BOB)),
+    ],
+)
+def test_nothing_jumps_while_a_batch_is_proven(
+    page: Page, alice: User, jumps: Callable[..., list[Any]], queries: int, sender: str, width: int, owner: str
+):
     body = request(*many_accounts(queries), block=12)
     body |= {"sender": sender} if sender else {}
-    batch = submit(a_key(alice.address, "other"), {name: body[name] for name in body if name != "fee" or not sender})
-    # The text "in 24 h" would get longer meanwhile.
-    Batch.objects.update(deadline_at=timezone.now() + timedelta(hours=23, minutes=30))
-    page.set_viewport_size({"width": width, "height": 800})
-    page.add_init_script(SHIFTS)
-    page.goto(path(batch))
-    expect(page.get_by_role("button", name="Pause updates")).to_be_visible()
-
-    def shows(state: str) -> None:
-        come_back(page)
-        expect(page.locator(".headline .chip")).to_have_text(state)
-
-    shows("RECEIVED")
-    accept(batch)
-    shows("ACCEPTED")
-    complete(fetch_proofs(batch), *list(StepKind)[:2])
-    shows("IN_PROGRESS")
-    complete(batch, *StepKind)
-    shows("DONE")
-    settle(batch)
-    come_back(page)
+    batch = submit(a_key(owner, "other"), {name: body[name] for name in body if name != "fee" or not sender})
+    assert not jumps(
+        batch,
+        width,
+        (lambda: None, "RECEIVED"),
+        (lambda: accept(batch), "ACCEPTED"),
+        (lambda: complete(fetch_proofs(batch), *list(StepKind)[:2]), "IN_PROGRESS"),
+        (lambda: complete(batch, *StepKind), "DONE"),
+        (lambda: settle(batch), "DONE"),
+    )
     expect(page.get_by_role("button", name="Pause updates")).to_be_hidden()
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
-    shifts = page.evaluate("shifts.map((shift) => [shift.value, shift.sources.map(({ node }) => node?.textContent)])")
-    assert sum(value for value, _ in shifts) < 0.05, shifts
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("queries", [1, 5, 12])
+def test_nothing_jumps_while_a_batch_goes_back(alice: User, jumps: Callable[..., list[Any]], queries: int, width: int):
+    batch = submit(a_key(alice.address, "other"), request(*many_accounts(queries), block=12))
+    finish(batch)
+    assert not jumps(
+        batch,
+        width,
+        (lambda: reopen(batch, StepKind.HEADER_ACCUMULATED), "IN_PROGRESS"),
+        (lambda: complete(batch, *StepKind), "DONE"),
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_jumps_while_a_batch_is_rejected(page: Page, alice: User, jumps: Callable[..., list[Any]], width: int):
+    batch = submit(a_key(alice.address, "other"), request(*many_accounts(2), block=12))
+    accept(batch)
+    assert not jumps(batch, width, (lambda: reject(batch), "REJECTED"))
+    expect(page.get_by_role("link", name="ubmit again")).to_have_count(1)
+
+
+@pytest.mark.long
+def test_room_stays_until_the_width_changes_or_the_page_is_hidden(
+    page: Page, alice: User, jumps: Callable[..., list[Any]]
+):
+    batch = submit(a_key(alice.address, "other"), request(*many_accounts(2), block=12))
+    assert not jumps(batch, 390, (lambda: accept(batch), "ACCEPTED"), (lambda: finish(batch), "DONE"))
+    summary = page.locator(".summary")
+
+    def has_room() -> bool:
+        return bool(summary.evaluate("(element) => element.style.minHeight"))
+
+    assert has_room()
+    # A phone's address bar goes and comes.
+    page.set_viewport_size({"width": 390, "height": 700})
+    page.evaluate("new Promise(requestAnimationFrame)")
+    assert has_room()
+    page.set_viewport_size({"width": 700, "height": 390})
+    expect(summary).not_to_have_attribute("style", re.compile("min-height"))
+    reject(batch)
+    come_back(page)
+    expect(page.locator(".headline .chip")).to_have_text("REJECTED")
+    assert has_room()
+    leave(page, "visibilitychange")
+    expect(summary).not_to_have_attribute("style", re.compile("min-height"))
 
 
 @pytest.mark.long

@@ -14,9 +14,21 @@ from explorer.batch import fragment
 from proving.models import FactsRegistry, Signer
 from queries import batch_states
 from queries.columns import RejectionCode
-from queries.models import Batch, Block, Step
+from queries.models import Batch, Block, Step, StepKind
 from queries.waits import wait
-from tests.explorer.batches import a_batch, accept, beat, finish, many_accounts, page, path, polled, queries_of
+from tests.explorer.batches import (
+    a_batch,
+    accept,
+    beat,
+    complete,
+    finish,
+    many_accounts,
+    page,
+    path,
+    polled,
+    queries_of,
+    reopen,
+)
 from tests.factories import client_of
 from tests.plans import looks_at_all_due_blocks, plans
 from tests.service import ALICE, BOB, SIGNER
@@ -98,6 +110,21 @@ def test_a_poll_gets_204_if_only_time_has_changed(monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: NOW + timedelta(seconds=90))
     beat()
     assert poll(url).status_code == 204
+
+
+@pytest.mark.parametrize("suffix", ["", "/1"])
+def test_a_page_that_was_done_is_loaded_anew_once_its_batch_is_open_again(suffix):
+    batch = finish(a_batch(*many_accounts(2)))
+    url = next_poll(Client().get(path(batch) + suffix).text)
+    assert "HX-Refresh" not in poll(url).headers
+    reopen(batch, StepKind.HEADER_ACCUMULATED)
+    answer = poll(url)
+    assert (answer.status_code, answer.content, answer.headers["HX-Refresh"]) == (200, b"", "true")
+    url = next_poll(Client().get(path(batch) + suffix).text)
+    complete(batch, *StepKind)
+    answer = poll(url)
+    assert "HX-Refresh" not in answer.headers
+    assert interval(answer.text) == 10
 
 
 def test_all_who_watch_share_a_page_for_half_a_second(monkeypatch, django_assert_num_queries):
