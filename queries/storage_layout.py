@@ -121,7 +121,7 @@ _Symbol = Annotated[
     str,
     text_type(
         SYMBOL,
-        "A symbol is up to 32 letters and digits, two letters first, also with ₮ _ + / -, not {}.",
+        "A symbol is up to 20 letters and digits, two letters first, also with ₮ _ + / -, not {}.",
     ),
 ]
 _SlotText = Annotated[str, BeforeValidator(slot_hex, json_schema_input_type=Annotated[str, Field(pattern=SLOT)])]

@@ -193,7 +193,7 @@ def _slot_meanings(name: Mapping[str, Any], word: int) -> Iterator[Meaning]:
     stated = StatedPart.of(name)
     yield Meaning(stated.bits or "decimal", stated.text(word))
     if stated.decimals or stated.symbol:
-        yield Meaning(f"{stated.division}{stated.claim and f'; {stated.symbol} {stated.claim}'}", stated.divided(word))
+        yield Meaning(stated.division, stated.divided(word))
 
 
 def _named_slot_in_short(name: Mapping[str, Any], word: int) -> InShort | None:

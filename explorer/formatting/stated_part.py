@@ -70,12 +70,13 @@ class StatedPart:
 
     @property
     def claim(self) -> str:
-        """Return a note about the symbol. Empty: there is none."""
-        return "by the token's own claim, as its sender says" if self.symbol else ""
+        """Return a note about the symbol, for titles. Empty: there is none."""
+        return "as claimed" if self.symbol else ""
 
     @property
     def division(self) -> str:
-        return f"divided by 10{str(self.decimals).translate(_SUPERSCRIPTS)}, as its sender says"
+        claim = f", {self.symbol} by the token's own claim" if self.symbol else ""
+        return f"divided by 10{str(self.decimals).translate(_SUPERSCRIPTS)}{claim}, as its sender says"
 
     # Code
 

@@ -92,7 +92,7 @@ WRONG_STATEMENTS: list[tuple[str, dict[str, Any], str]] = [
     ("/decimals", {"decimals": 78}, "It is an integer from 0 to 77."),
     ("/decimals", {"decimals": "18"}, "It is an integer from 0 to 77."),
     *(
-        ("/symbol", {"symbol": symbol}, "A symbol is up to 32 letters and digits, two letters first")
+        ("/symbol", {"symbol": symbol}, "A symbol is up to 20 letters and digits, two letters first")
         for symbol in [
             "",
             "M",
@@ -103,7 +103,7 @@ WRONG_STATEMENTS: list[tuple[str, dict[str, Any], str]] = [
             "USDC\n",
             "\u202eCDSU",
             "claim.xyz",
-            "A" * 33,
+            "A" * 21,
             5,
         ]
     ),

@@ -18,7 +18,7 @@ TOKEN_CALLS: Mapping[str, str] = {
     "totalSupplyAt(uint256)": "past total supply",
 }
 """Calls whose answers are divided by the token's `decimals()`, in words. `{}` is a key of the slot's name."""
-SYMBOL = r"^\$?[A-Za-z]{2}[A-Za-z0-9₮_+/-]{0,27}(\.[A-Za-z])?$"
+SYMBOL = r"^\$?[A-Za-z]{2}[A-Za-z0-9₮_+/-]{0,18}(\.[A-Za-z])?$"
 """Symbols that are shown: without spaces, and with letters at first. So none looks like an amount, such as 5k or e18,
 like a name of the Internet, or like another part of a sentence, a file or a page. Anybody can give a token any of them.
 """

@@ -366,14 +366,11 @@ OF_SOLADY = {"slot": f"{ALICE[2:]}{'87a211a2':0>24}", "keys": [{"index": "0"}], 
         (
             BALANCE_OF | {"symbol": "LEND"},
             1000 * 10**18,
-            (
-                f"LEND balance of {SHORT} in {{}} at block 12 of Development chain: "
-                "1,000 LEND, by the token's own claim, as its sender says"
-            ),
+            (f"LEND balance of {SHORT} in {{}} at block 12 of Development chain: 1,000 LEND, as claimed"),
         ),
         # Without decimals, the number isn't known to be one of the token.
         (UNITLESS | {"symbol": "NFT"}, 7, f"NFT balance of {SHORT} in {{}} at block 12 of Development chain: 7"),
-        (BALANCE_OF | {"symbol": "WEI", "decimals": 0}, 7, ": 7 WEI, by the token's own claim"),
+        (BALANCE_OF | {"symbol": "WEI", "decimals": 0}, 7, ": 7 WEI, as claimed"),
         (BALANCE_OF | {"symbol": "OF", "call": "balanceOf(address)(uint256)"}, TOKENS, f"OF balance of {SHORT} in"),
         (
             {**BALANCE_OF, "symbol": "LEND", "keys": [ALICE, BOB], "call": "allowance(address,address)"},
@@ -514,7 +511,9 @@ def test_a_token_s_symbol_is_marked_as_its_own_claim_wherever_it_stands(settings
     for url in (batches.path(batch), "/explorer", f"/facts?account={BOB}"):
         shown = re.sub(r"\s+", " ", unescape(text_of(user.get(url, headers={"accept": "text/html"}).text)))
         assert f"LEND balance of {SHORT}" in shown
-        assert "LEND, by the token's own claim, as its sender says" in shown
+        assert "LEND, as claimed" in shown
+        in_full = "divided by 10¹⁸, LEND by the token's own claim, as its sender says" in shown
+        assert in_full is (url != "/explorer")
     # Others see neither the symbol nor the decimals among facts.
     settings.PUBLIC_BATCH_LIST = True
     shown = unescape(text_of(Client().get(f"/facts?account={BOB}", headers={"accept": "text/html"}).text))

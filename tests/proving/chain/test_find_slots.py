@@ -457,7 +457,7 @@ WRONG_SYMBOLS = [
         "USDC.io",
         "{{USDC}}",
     ),
-    *("A" * 33, "A" * 10_000, "\udcff"),
+    *("A" * 21, "A" * 10_000, "\udcff"),
 ]
 
 
