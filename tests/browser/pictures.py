@@ -282,6 +282,7 @@ PICTURES = (
     Picture("Batch: an account and two transactions", of(states.about_transactions)),
     Picture("Batch: an account and two transactions, DONE", of(states.about_transactions_done)),
     Picture("Batch: one log, DONE", of(states.one_log, f"/1?{urlencode({'event': TRANSFER})}")),
+    Picture("Batch: a token's balance, DONE", of(states.a_token_balance)),
     Picture("Batch: later slots", of(states.everything_done, "/1?slots=2")),
     Picture("Batch: five queries, one fails", of(states.several)),
     Picture("Batch: 60 queries", of(states.sixty), most_screens=6.5),

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import AttesterWatch, ChainHead, FactsRegistry, Share, Transaction
+from proving.models import AttesterWatch, ChainHead, FactsRegistry, Share, SlotProof, Transaction
 from queries import batch_states
 from queries.columns import EntryField, HeaderField, RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, WebhookDelivery
@@ -209,6 +209,15 @@ def about_transactions_done() -> Batch:
 def one_log() -> Batch:
     batch = batches.batch_at(block_12={"transactions": {batches.TRANSACTION: {"logs": ["1"]}}})
     _finish_with_logs(batch)
+    return over(31, batches.settle(batch), since=92)
+
+
+def a_token_balance() -> Batch:
+    """Return a batch whose slot states the longest symbol."""
+    units = {"decimals": 18, "symbol": "$variableDebtBasUSDbC.e"}
+    name = {"slot": "2", "keys": [ALICE], "call": "balanceOf(address)", **units}
+    batch = batches.finish(batches.batch_at(block_12={"accounts": {BOB: {"slots": [name]}}}))
+    SlotProof.objects.update(value=1_234_567_890 * 10**15)
     return over(31, batches.settle(batch), since=92)
 
 

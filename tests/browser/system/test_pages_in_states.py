@@ -26,7 +26,7 @@ SOME = {
 LONG = {
     *("Batch: REJECTED on the way", "Batch: rolled back", "Batch: old block, on the path", "List: empty", "Chains"),
     *("Dashboard: new", "New batch", "New batch, a token's slot", "Batch: self-funded, your turn", "Sign in"),
-    *("Batch: an account and two transactions, DONE", "Why a read reverts: a slot"),
+    *("Batch: an account and two transactions, DONE", "Batch: a token's balance, DONE", "Why a read reverts: a slot"),
 }
 
 
