@@ -3,13 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from html import escape
 from typing import Any
 
 from django import template
 from django.conf import settings
 from django.templatetags.static import static
-from django.urls import reverse
+from django.urls import get_script_prefix, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
@@ -39,8 +40,10 @@ _MINUTE = timedelta(minutes=1)
 
 
 def html(template: str, *values: str) -> SafeString:
-    """Do the same as Django's `format_html` in a fifth of the time, because a page has hundreds of values."""
-    return SafeString(template.format(*(value if isinstance(value, SafeString) else escape(value) for value in values)))
+    """Do the same as Django's `format_html` in a tenth of the time, because a page has hundreds of values."""
+    # Letters and digits, such as an address, need no escape.
+    texts = [each if isinstance(each, SafeString) or each.isalnum() else escape(each) for each in values]
+    return SafeString(template.format(*texts))
 
 
 # --- Times ------------------------------------------------------------------------------------------------------------
@@ -167,6 +170,12 @@ def _on_explorer(text: SafeString, chain: ChainName | None, kind: str, value: st
     return html('<a href="{}" rel="noreferrer">{}</a>', url, text) if url else text
 
 
+@cache
+def _facts_page(_: str) -> str:
+    """Return the path of the page of facts, with the installation's prefix. A page has it hundreds of times."""
+    return reverse("facts")
+
+
 @register.simple_tag
 def hexadecimal(value: str, what: str, chain: ChainName | None = None, kind: str = "address") -> SafeString:
     """Return a long value and a button that copies it. `what` is the button's name.
@@ -191,7 +200,7 @@ def account(address: str, what: str, chain: ChainName | None, *, is_short: bool 
     Without `what` there is no button.
     """
     text = _by_its_ends(address) if is_short else html('<span class="hex">{}</span>', address)
-    link = html('<a href="{}?account={}">{}</a>', reverse("facts"), address, text)
+    link = html('<a href="{}?account={}">{}</a>', _facts_page(get_script_prefix()), address, text)
     parts = [link, copy(address, what) if what else "", outside_link(chain, "address", address) if chain else ""]
     whole = SafeString(" ".join(filter(None, parts)))
     return html('<span class="nowrap">{}</span>', whole) if is_short else whole
@@ -249,7 +258,7 @@ _OF_HASHED = mark_safe(
 @register.simple_tag
 def decoded_values(values: Sequence[DecodedValue]) -> SafeString:
     """Return the rows of a log's values. A template would take four times as long, and a page has up to 1,000."""
-    facts, rows = reverse("facts"), []
+    facts, rows = _facts_page(get_script_prefix()), []
     for value in values:
         name = html('<th scope="row">{} <span class="mono hint">{}</span></th>', value.name, value.type)
         link = html('<a class="hex" href="{}?account={}">{}</a>', facts, value.text, value.text)
