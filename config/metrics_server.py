@@ -56,7 +56,11 @@ def exposition(accept: str, collectors: Sequence[Collector] = ()) -> Exposition:
         whole.register(REGISTRY)
     for collector in collectors:
         whole.register(collector)
-    encode, content_type = choose_encoder(accept)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except TypeError:
+        # The library compares a version that is no number with numbers.
+        encode, content_type = choose_encoder("")
     return Exposition(encode(whole), content_type)
 
 

@@ -106,6 +106,13 @@ def test_open_metrics_are_given_where_they_are_asked_for():
     assert told == plain
 
 
+@pytest.mark.parametrize("kind", ["application/openmetrics-text", "text/plain"])
+@pytest.mark.parametrize("version", ["x", "1.x.0", "\xe9"])
+def test_an_unknown_version_is_answered_in_the_usual_form(kind, version):
+    answer = Client().get("/metrics", headers={"accept": f"{kind}; version={version}"})
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+
+
 def test_the_codes_are_those_that_the_page_explains():
     page = (PROJECT / "docs/operating/runbook.md").read_text()
     codes = {sample.labels["code"] for sample in metrics.samples(read()) if sample.name == "batchquery_problems"}
