@@ -20,8 +20,9 @@ from chains.nodes.node_batches import ExchangeBudget
 from chains.nodes.node_errors import ChainError
 from chains.nodes.rpc import RpcClient
 from config.configured_chains import PAGE_TIMEOUT_SECONDS, get_chains
+from proving.reading import named_block
 from proving.reading.asking import ChainUnavailable
-from proving.slots import named_block, signatures, slot_search
+from proving.slots import signatures, slot_search
 from proving.slots.asked_call import SlotQuestion
 from proving.slots.signatures import FunctionCall, InvalidCall
 from proving.slots.slot_search import DependingSlot, FoundSlot, SlotFindings

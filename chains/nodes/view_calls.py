@@ -25,8 +25,10 @@ _BASE_GAS = 21_002
 
 ACCESS_LIST, TRACE = "eth_createAccessList", "debug_traceCall"
 
-Storage = Mapping[str, Mapping[int, int]]
-"""Words by contract and slot."""
+Place = tuple[str, int]
+"""A contract (EIP-55) and one of its slots."""
+Storage = Mapping[Place, int]
+"""Words by their places."""
 
 
 @dataclass(frozen=True)
@@ -41,24 +43,17 @@ class ViewCall:
 class ReadSlots:
     """The slots that a call reads, as a node tells them."""
 
-    slots: Mapping[str, Sequence[int]]
-    """Grouped by contract (EIP-55), without contracts of which no slot is read."""
+    places: Sequence[Place]
     accounts: frozenset[str]
+    """The contracts (EIP-55), also those of which no slot is read."""
     method: str
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.slots.values()))
 
 
 def together(lists: Sequence[ReadSlots]) -> ReadSlots:
     """Return the slots and contracts of several lists. The method is that of the first."""
-    slots: dict[str, set[int]] = {}
-    for read in lists:
-        for account, of_one in read.slots.items():
-            slots.setdefault(account, set()).update(of_one)
+    places = dict.fromkeys(place for read in lists for place in read.places)
     accounts = frozenset(account for read in lists for account in read.accounts)
-    return ReadSlots({account: sorted(of_one) for account, of_one in slots.items()}, accounts, lists[0].method)
+    return ReadSlots([*places], accounts, lists[0].method)
 
 
 def answer(call: ViewCall, at: Header, changed: Storage | None = None) -> Question[bytes]:
@@ -167,21 +162,19 @@ def _at_block(method: str, call: ViewCall, at: Header, more: list[Any], read: An
 
 
 def _overrides(changed: Storage) -> dict[str, Any]:
-    return {
-        account: {"stateDiff": {_word(slot): _word(word) for slot, word in words.items()}}
-        for account, words in changed.items()
-    }
+    overrides: dict[str, Any] = {}
+    for (account, slot), word in changed.items():
+        overrides.setdefault(account, {"stateDiff": {}})["stateDiff"][_word(slot)] = _word(word)
+    return overrides
 
 
 def _read_slots(entries: Sequence[tuple[Any, Iterable[Any]]], method: str) -> ReadSlots:
     """Return the slots in a node's entries, of which a contract may have several."""
     if len(entries) > _MOST_ENTRIES:
         raise ValueError(f"{len(entries)} contracts")
-    slots: dict[str, set[int]] = {}
-    for address, keys in entries:
-        slots.setdefault(_address(address), set()).update(map(read_quantity, keys))
-    distinct = {address: sorted(of_one) for address, of_one in slots.items() if of_one}
-    return ReadSlots(distinct, frozenset(slots), method)
+    read = [(_address(address), keys) for address, keys in entries]
+    places = sorted({(account, read_quantity(key)) for account, keys in read for key in keys})
+    return ReadSlots(places, frozenset(account for account, _ in read), method)
 
 
 def _caller() -> str:

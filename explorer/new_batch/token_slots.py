@@ -25,8 +25,8 @@ from explorer.new_batch.form_sentences import (
     LAYOUT_SENTENCES,
 )
 from proving.reading.asking import ProofUnavailable
+from proving.reading.named_block import BlockNotYet
 from proving.slots.asked_call import NoCode
-from proving.slots.named_block import BlockNotYet
 from queries import submission
 from queries.api_endpoint import status_of
 from queries.batch_request import ADDRESS_FAULT, BodyFault, InvalidRequest, pointer

@@ -5,7 +5,7 @@ what one node alone says is marked so.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -35,9 +35,6 @@ _MOST_BYTES = 16 * 1024
 _WORD = 32
 # Standards of NFTs by their interfaces (ERC-165).
 _NFTS: dict[str, Literal["ERC-721", "ERC-1155"]] = {"0x80ac58cd": "ERC-721", "0xd9b67a26": "ERC-1155"}
-
-Place = tuple[str, int]
-"""A contract (EIP-55) and one of its slots."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +81,13 @@ class AskedCall:
         """The answer of `decimals()`, a hint. None: there is none."""
         self.nft: Literal["ERC-721", "ERC-1155"] | None = None
         """The standard of NFTs that the contract says it follows (ERC-165), a hint."""
-        self._gas, answer = MAX_EXECUTION, self._question(MAX_EXECUTION)
-        first, little, decimals = rpc.ask([answer, self._question(_LITTLE_GAS), self._hint("decimals()")])
-        if type(first) is RpcRefused and not first.may_pass:
+        self._gas, much, little_gas = MAX_EXECUTION, self._question(MAX_EXECUTION), self._question(_LITTLE_GAS)
+        first, little, decimals = rpc.ask([much, little_gas, self._hint("decimals()")])
+        if _is_refusal(first):
             # A node may refuse so much gas.
             (less,) = rpc.ask([self._question(_LESS_GAS)])
-            answers = {MAX_EXECUTION: first, _LESS_GAS: less, _LITTLE_GAS: little}
-            of_answers = (gas for gas, each in answers.items() if isinstance(each, bytes | Reverted))
-            self._gas = next(of_answers, MAX_EXECUTION)
+            answers = {_LESS_GAS: less, _LITTLE_GAS: little, MAX_EXECUTION: first}
+            self._gas = next((gas for gas, each in answers.items() if not _is_refusal(each)), MAX_EXECUTION)
             first = answers[self._gas]
         told = decimals if isinstance(decimals, bytes) and len(decimals) == _WORD else b""
         self.decimals = int.from_bytes(told) if told and int.from_bytes(told) < 256 else None
@@ -135,7 +131,7 @@ class AskedCall:
             why = f": “{reason}”" if reason else ""
             nft = f" The contract says that it is one of NFTs ({self.nft})." if self.nft else ""
             raise CallFailed(f"{call.in_words} of {contract} reverts{why}.{nft}{'' if reason else self._cap()}")
-        if isinstance(answer, RpcRefused) and not answer.may_pass:
+        if _is_refusal(answer):
             why = f"it fails, uses more than {MAX_EXECUTION:,} gas, or nodes don't keep the block's state"
             number = self._at.number
             raise CallFailed(
@@ -194,21 +190,24 @@ class AskedCall:
         )
         lists = [read for read in self._told.values() if isinstance(read, ReadSlots) and self._tells(read)]
         contract = self._asked.contract
-        short = [read for read in lists if read.count <= _MOST_SLOTS]
-        if short or lists:
-            read = _together(short) if short else self._narrowed(lists[0])
+        if lists:
+            # One node's long list keeps no other node's from being used.
+            read = view_calls.together([each for each in lists if len(each.places) <= _MOST_SLOTS] or lists[:1])
+            if len(read.places) > _MOST_SLOTS:
+                read = self._narrowed(read)
             if read.method == view_calls.TRACE:
                 # A tracer may leave out slots that are 0.
-                others = [slot for slot in guesses() if slot not in read.slots.get(contract, ())]
-                read = _together([read, self._narrowed(replace(read, slots={contract: others}))])
-            if read.slots:
+                others = [(contract, slot) for slot in guesses() if (contract, slot) not in read.places]
+                read = view_calls.together([read, self._narrowed(replace(read, places=others))])
+            if read.places:
                 yield read
         self._is_guessed = True
+        places = [(contract, slot) for slot in guesses()]
         try:
-            guessed = self._narrowed(ReadSlots({contract: guesses()}, frozenset({contract}), "eth_call"))
+            guessed = self._narrowed(ReadSlots(places, frozenset({contract}), "eth_call"))
         except SlotsUnknown as unknown:
             raise SlotsUnknown(f"{self._why_no_list} {unknown.sentence}") from None
-        if guessed.slots:
+        if guessed.places:
             yield guessed
 
     def _tells(self, read: object) -> bool:
@@ -216,7 +215,7 @@ class AskedCall:
 
     def _narrowed(self, read: ReadSlots) -> ReadSlots:
         """Return those of many slots that change the answer, by trials of ever smaller groups."""
-        places = [(account, slot) for account, slots in read.slots.items() for slot in slots]
+        places = read.places
         size = len(places)
         while places and size > 1:
             size = -(-len(places) * len(trials.OF_SWITCHES) // _MOST_TRIALS)
@@ -232,10 +231,7 @@ class AskedCall:
             if size > 1 and len(changing) == len(groups):
                 raise SlotsUnknown(f"The call reads {len(places)} slots, and {_MOST_SLOTS} can be searched.")
             places = [place for group in changing for place in group]
-        slots: dict[str, list[int]] = {}
-        for account, slot in places:
-            slots.setdefault(account, []).append(slot)
-        return ReadSlots(slots, read.accounts, read.method)
+        return replace(read, places=places)
 
     def why_unknown(self) -> str:
         """Return sentences why no slot was found."""
@@ -289,18 +285,18 @@ class AskedCall:
             self._trials.append((repeated[place][0] if isinstance(again, bytes) else call, changed, words[place]))
         return words
 
-    def over(self, changes: Sequence[Mapping[Place, int]]) -> list[int | None]:
+    def over(self, changes: Sequence[Storage]) -> list[int | None]:
         """Return the words that the call answers, each time with other words at some slots."""
-        return self.answers([(self._asked.call, storage_of(words)) for words in changes])
+        return self.answers([(self._asked.call, words) for words in changes])
 
-    def reads_over(self, changes: Sequence[Mapping[Place, int]]) -> list[ReadSlots | None]:
+    def reads_over(self, changes: Sequence[Storage]) -> list[ReadSlots | None]:
         """Return the slots that the call reads, each time with other words at some slots. None: no node tells."""
         told: list[ReadSlots | None] = [None] * len(changes)
         if not changes or self._is_guessed:
             return told
         gas = min(self._gas, _MOST_GAS_OF_TRIALS // len(changes))
         call = ViewCall(self._asked.contract, self._asked.call.data, gas)
-        forms = [view_calls.reads_over(call, self._at, storage_of(words)) for words in changes]
+        forms = [view_calls.reads_over(call, self._at, words) for words in changes]
         # A node that tells slots by a list may change storage only for a trace.
         first = self._rpc.ask(forms[0])
         form = next((place for place, each in enumerate(first) if isinstance(each, ReadSlots)), None)
@@ -351,17 +347,6 @@ def _is_silence(answer: object) -> bool:
     return isinstance(answer, NodeUnavailable) and not isinstance(answer, ReplyTooLong)
 
 
-def storage_of(words: Mapping[Place, int]) -> Storage:
-    """Return words by contract and slot."""
-    storage: dict[str, dict[int, int]] = {}
-    for (account, slot), word in words.items():
-        storage.setdefault(account, {})[slot] = word
-    return storage
-
-
-def _together(lists: Sequence[ReadSlots]) -> ReadSlots:
-    """Return the slots that any node tells. Raises `SlotsUnknown` if they are too many."""
-    together = view_calls.together(lists)
-    if together.count > _MOST_SLOTS:
-        raise SlotsUnknown(f"The call reads {together.count} slots, and {_MOST_SLOTS} can be searched.")
-    return together
+def _is_refusal(answer: object) -> bool:
+    """Return whether a node refuses, and does so again."""
+    return type(answer) is RpcRefused and not answer.may_pass

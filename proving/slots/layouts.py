@@ -7,6 +7,7 @@ Solady's `ERC20`. `queries.storage_layout` computes the slot of each name: nothi
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import permutations, product
 from typing import Any, Literal
 
@@ -140,10 +141,10 @@ class Layouts:
         namespaces = [first + place for first in (*_NAMESPACES, *self._hints) for place in range(_MEMBERS)]
         bases = dict.fromkeys([*range(256), _SOLADY_SUPPLY, *namespaces])
         self._paths: dict[int, list[Path]] = defaultdict(list)
-        for base in bases:
-            self._paths[base].append(Path(base))
-        self._newest = [(base, Path(base, compiler=compiler)) for base in bases for compiler in _COMPILERS]
-        self._depth = 0
+        self._add((base, Path(base)) for base in bases)
+        self._deeper = self._deepen(
+            [(base, Path(base, compiler=compiler)) for base in bases for compiler in _COMPILERS]
+        )
 
     def of(self, slot: int, part: Part, read: Mapping[int, int]) -> list[Path]:
         """Return the ways to a slot. The answer of the call is `part` of its word.
@@ -152,14 +153,15 @@ class Layouts:
         """
         while True:
             found = [path for path in self._ways(slot, part, read) if self._leads_to(path, slot, read)]
-            if found or not self._go_deeper():
+            if found or not next(self._deeper, False):
                 return list(dict.fromkeys(found))
 
+    @cached_property
     def guesses(self) -> list[int]:
         """Return slots that the call may read: those to which all its arguments lead, and those to which none leads."""
         count = len(self._call.arguments)
-        while self._depth < min(count, 2) and self._go_deeper():
-            pass
+        for _ in range(min(count, 2)):
+            next(self._deeper, False)
         known = [(place, path) for place, paths in self._paths.items() for path in paths]
         usual = [(place, path) for place, path in known if path.base not in _LAST_BASES or self._is_first(path.base)]
         places = [place for place, path in usual if not path.steps or path.arguments == {*range(count)}]
@@ -185,17 +187,13 @@ class Layouts:
 
     def _ways(self, slot: int, part: Part, read: Mapping[int, int]) -> Iterator[Path]:
         yield from self.known(slot)
-        yield from self._solady(slot)
+        yield from self._of_solady()
         for array, length in read.items():
-            of_solidity, of_vyper = slot - slot_after(array, _FIRST_ELEMENT, "solidity"), slot - array - 1
-            if 0 <= of_solidity < MOST_INDEX:
-                for path in self.known(array):
-                    if path.compiler == "solidity":
-                        yield from self._elements(path, of_solidity, length, part)
-            if 0 <= of_vyper < MOST_INDEX:
-                for path in self.known(array):
-                    if path.compiler == "vyper" or not path.steps:
-                        yield from self._elements(replace(path, compiler="vyper"), of_vyper, length, Part())
+            for path in self.known(array):
+                for compiler in (path.compiler,) if path.steps else _COMPILERS:
+                    distance = slot - slot_after(array, _FIRST_ELEMENT, compiler)
+                    if 0 <= distance < MOST_INDEX:
+                        yield from self._elements(replace(path, compiler=compiler), distance, length, part)
 
     def _elements(self, path: Path, distance: int, length: int, part: Part) -> Iterator[Path]:
         """Yield the ways from an array to the slot at this distance from its first element."""
@@ -213,9 +211,6 @@ class Layouts:
         if distance == length - 1:
             yield replace(path, steps=(*path.steps, Element(None, 32)))
 
-    def _solady(self, slot: int) -> Iterator[Path]:
-        yield from (path for path in self._of_solady() if path.number(self._call, self._contract) == slot)
-
     def _of_solady(self) -> list[Path]:
         arguments = [(Key(place), each) for place, each in enumerate(self._call.arguments)]
         holders = [*(step for step, each in arguments if each.type == "address"), Key(None)]
@@ -226,33 +221,28 @@ class Layouts:
         ways += product(seeds, product(identifiers, holders))
         return [Path(seed, steps, is_solady=True) for seed, steps in ways]
 
-    def _go_deeper(self) -> bool:
-        """Find the places of mappings inside those that are known. Return False if there are no more."""
+    def _deepen(self, newest: Sequence[tuple[int, Path]]) -> Iterator[bool]:
+        """Find the places of mappings inside those that are known. Yield True after each depth."""
         of_arguments = self._keys[:-1]
-        most = min(3, max(1, len(of_arguments)))
-        if self._depth > most:
-            return False
-        self._depth += 1
-        if self._depth > most:
-            self._add(self._old_structs())
-            return True
-        # The contract's own address leads from a variable only.
-        places = [(place, path) for place, path in self._newest if Key(None) not in path.steps]
-        if self._depth == 3:
-            places = [(place, path) for place, path in places if self._is_first(path.base)]
-        found = list(self._inside(places, self._keys if self._depth == 1 else of_arguments))
-        if self._depth == 2:
-            # Mappings in structs, after other members.
-            structs = [
-                (place + member, replace(path, steps=(*path.steps, Member(member))))
-                for place, path in places
-                if self._is_first(path.base) and path.compiler == "solidity"
-                for member in range(1, _MEMBERS // 2)
-            ]
-            found += self._inside(structs, of_arguments)
-        self._add(found)
-        self._newest = found
-        return True
+        for depth in range(1, min(3, max(1, len(of_arguments))) + 1):
+            # The contract's own address leads from a variable only.
+            places = [(place, path) for place, path in newest if Key(None) not in path.steps]
+            if depth == 3:
+                places = [(place, path) for place, path in places if self._is_first(path.base)]
+            newest = list(self._inside(places, self._keys if depth == 1 else of_arguments))
+            if depth == 2:
+                # Mappings in structs, after other members.
+                structs = [
+                    (place + member, replace(path, steps=(*path.steps, Member(member))))
+                    for place, path in places
+                    if self._is_first(path.base) and path.compiler == "solidity"
+                    for member in range(1, _MEMBERS // 2)
+                ]
+                newest += self._inside(structs, of_arguments)
+            self._add(newest)
+            yield True
+        self._add(list(self._old_structs()))
+        yield True
 
     def _add(self, found: Iterable[tuple[int, Path]]) -> None:
         for place, path in found:

@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from itertools import islice, product
 from typing import Literal
 
-from eth_utils.crypto import keccak
-
 from batch_query_client.stated_words import TOKEN_CALLS
 from chains.nodes.node_batches import ExchangeBudget, OutOfExchanges
 from chains.nodes.node_errors import RpcRefused
 from chains.nodes.questions import ProofRequest
 from chains.nodes.rpc import RpcClient, result
-from chains.nodes.view_calls import ReadSlots, Storage
+from chains.nodes.view_calls import Place, ReadSlots, Storage
 from chains.tries.header import Header
 from proving.health import chain_watch
 from proving.reading.asking import ChainUnavailable, ProofUnavailable
-from proving.slots.asked_call import AskedCall, Place, SlotQuestion, SlotsUnknown
-from proving.slots.layouts import MOST_INDEX, Layouts, Path
+from proving.slots.asked_call import AskedCall, SlotQuestion, SlotsUnknown
+from proving.slots.layouts import Layouts, Path
 from proving.slots.signatures import FunctionCall
 from proving.slots.trials import FIRST, LOW_BITS, OF_SWITCHES, SECOND, SIZES, WordTrials
 from queries.storage_layout import ALL, NamedSlot, Part
@@ -34,6 +32,7 @@ _MOST_GUESSES = 3
 _MOST_NAMED, _MOST_TRIED, _MOST_UNCLEAR = 6, 4, 3
 
 Certainty = Literal["is_value", "part_of_word", "one_of_several", "computed", "path_only"]
+_NO_NAME: tuple[str, NamedSlot | None] = "layout_unknown", None
 _PROXY_SLOTS = {
     0x360894A13BA1A3210667C828492DB98DCA3E2076CC3735A920A3CA505D382BBC: "eip1967_implementation",
     0xA3F0AD74E5423AEBFD80D3EF4346578335A9A72AEAEE59FF6CB3582B35133D50: "eip1967_beacon",
@@ -107,7 +106,7 @@ class _Search:
         self._trials: dict[Place, WordTrials] = {}
 
     def run(self) -> SlotFindings:
-        for read in self._asking.reads(lambda: [*_PROXY_SLOTS, *self._layouts.guesses()]):
+        for read in self._asking.reads(lambda: [*_PROXY_SLOTS, *self._layouts.guesses]):
             if found := self._search(read):
                 return found
         raise SlotsUnknown(self._asking.why_unknown())
@@ -121,18 +120,16 @@ class _Search:
         self._try_words()
         values, unlike = self._values()
         # A slot with which the call only fails, such as a pause, makes it answer nothing else.
-        changing = [
-            place
+        others = (unlike if values else {}) | {
+            place: of.others[0]
             for place, of in self._trials.items()
             if place not in values and not (of.only_fails if values else of.is_quiet)
-        ]
-        unlike = {place: word for place, word in unlike.items() if values and place not in changing}
-        changing += unlike
-        others = {place: self._trials[place].others[0] for place in changing if place not in unlike} | unlike
+        }
         choosing, moving = self._choosing(values, others)
-        if not values and self._base == 0 and all(self._trials[place].only_fails for place in changing):
+        if not values and self._base == 0 and all(self._trials[place].only_fails for place in others):
             values = dict.fromkeys(self._empty(), Part())
-            changing, moving = [place for place in changing if place not in values], {*values}
+            moving = {*values}
+        changing = [place for place in others if place not in values]
         if not values and not changing:
             return None
         moving |= {place for place in (*values, *changing) if int(place[0], 16) in pointers.values()}
@@ -142,12 +139,12 @@ class _Search:
         values = {place: part for place, part in values.items() if place not in switched}
         changing = [*(place for place in changing if place not in choosing), *switched]
         paths = self._paths(values, [*changing, *choosing])
-        names = {place: self._name(place[0], path) for place, path in paths.items()}
+        named = {place: (path.layout, self._name(place[0], path)) for place, path in paths.items()}
         arrays = [(account, array) for (account, _), path in paths.items() if (array := path.of_length)]
         numbered = [(account, array, array.number(self._call, self._asked.contract) or 0) for account, array in arrays]
         lengths = {(account, at): self._name(account, array) for account, array, at in numbered}
         lengths = {place: name for place, name in lengths.items() if place not in values}
-        leading = {place: names.get(place) for place in choosing} | lengths
+        leading = {place: named.get(place, _NO_NAME)[1] for place in choosing} | lengths
         changing = [place for place in changing if place not in leading]
         moving |= {place for place, path in paths.items() if path.is_of_last}
         claims: dict[Place, Certainty] = dict.fromkeys(values, "one_of_several")
@@ -157,19 +154,12 @@ class _Search:
         claims |= dict.fromkeys([place for place in self._trials if place not in {*claims, *leading}], "path_only")
         slots = [
             FoundSlot(
-                *place,
-                self._words[place],
-                claim,
-                values.get(place),
-                paths[place].layout if place in paths else "layout_unknown",
-                names.get(place),
-                place in moving,
+                *place, self._words[place], claim, values.get(place), *named.get(place, _NO_NAME), place in moving
             )
             for place, claim in claims.items()
         ]
         roles = {place: _PROXY_SLOTS.get(place[1], "address_of_contract") for place in pointers}
-        roles |= {place: "length" if _is_length(place, {*moving, *lengths}) else "choice" for place in leading}
-        roles |= dict.fromkeys(lengths, "length")
+        roles |= dict.fromkeys(leading, "choice") | dict.fromkeys(lengths, "length")
         depends_on = [
             DependingSlot(*place, self._words[place], role, leading.get(place)) for place, role in roles.items()
         ]
@@ -181,8 +171,10 @@ class _Search:
     def _proven(self, read: ReadSlots) -> dict[Place, int]:
         """Return the words of the slots by proofs, those of the called contract first."""
         at = self._at
-        order = sorted(read.slots, key=lambda account: account != self._asked.contract)
-        asked = [ProofRequest(at.number, at.hash, at.state_root, account, read.slots[account]) for account in order]
+        slots: dict[str, list[int]] = {}
+        for account, slot in sorted(read.places, key=lambda place: place[0] != self._asked.contract):
+            slots.setdefault(account, []).append(slot)
+        asked = [ProofRequest(at.number, at.hash, at.state_root, *of_one) for of_one in slots.items()]
         proofs = self._rpc.proofs(asked)
         for request, refused in zip(asked, proofs, strict=True):
             if isinstance(refused, RpcRefused) and (
@@ -238,8 +230,10 @@ class _Search:
         # A boolean that is true stays so over most words.
         self._turn({place: (FIRST, SECOND, of.word * (self._base == 1)) for place, of in self._trials.items()})
         places = [place for place, of in self._trials.items() if not of.is_quiet]
-        if not all(self._trials[place].is_clear for place in places):
-            self._require_true()
+        is_clear = all(self._trials[place].is_clear for place in places)
+        # Otherwise the answer may be of another block than the proven words.
+        if not is_clear and self._asking.over([self._words])[0] not in {self._base, None}:
+            raise ChainUnavailable(f"A node's answer contradicts the proven slots of block {self._at.number}.")
         for _ in range(2):
             for size in SIZES:
                 unclear = [place for place in places if not (of := self._trials[place]).is_clear and of.may_hold]
@@ -248,11 +242,6 @@ class _Search:
                 break
             # Each pattern may lead to another slot with the same answer.
             places = [place for place, of in self._trials.items() if of.is_quiet]
-
-    def _require_true(self) -> None:
-        """Raise `ChainUnavailable` if the call answers otherwise over the proven words: of another block."""
-        if self._asking.over([self._words])[0] not in {self._base, None}:
-            raise ChainUnavailable(f"A node's answer contradicts the proven slots of block {self._at.number}.")
 
     def _values(self) -> tuple[dict[Place, Part], dict[Place, int]]:
         """Return the slots with the answer in a part of their words, and other words of slots that change it, too.
@@ -315,38 +304,34 @@ class _Search:
         if not leading or len({*leading, *targets}) < 2:
             return [], set()
         read = self._read_over_others(leading)
-        chosen: dict[Place, set[Place]] = {}
+        choosing: set[Place] = set()
+        moving: set[Place] = set()
         for place, target in product(leading, targets):
-            instead = {each - {*self._words} for each in read[place].values() if target not in each} - {frozenset()}
-            if place != target and len(instead) > 1:
-                chosen.setdefault(place, set()).add(target)
-        moving = {target for targets in chosen.values() for target in targets}
-        choosing = {*chosen}
+            instead = {places - {*self._words} for of, _, places in read if of == place and target not in places}
+            if place != target and len(instead - {frozenset()}) > 1:
+                choosing.add(place)
+                moving.add(target)
         if len(values) == 1 and moving > {*values}:
             # An element on the way, such as a checkpoint, leads away from the value. A summand doesn't.
             ((value, part),) = values.items()
             shown = self._trials[value].shown(part)
-            ways = [{place: word} for place, word in others.items() if place in moving]
-            answers = self._asking.over([*ways, *({**way, value: shown} for way in ways)])
-            same = [before == after for before, after in zip(answers[: len(ways)], answers[len(ways) :], strict=True)]
-            choosing |= {place for way, is_same in zip(ways, same, strict=True) if is_same for place in way}
+            ways = [place for place in others if place in moving]
+            answers = self._asking.over(
+                [{place: others[place]} | more for place in ways for more in ({}, {value: shown})]
+            )
+            pairs = zip(ways, answers[::2], answers[1::2], strict=True)
+            choosing |= {place for place, before, after in pairs if before == after}
         return [place for place in leading if place in choosing and place not in values], moving
 
-    def _read_over_others(self, places: Sequence[Place]) -> dict[Place, dict[int, frozenset[Place]]]:
-        """Return which slots the call reads with other words at some slots, each by the word."""
+    def _read_over_others(self, places: Sequence[Place]) -> list[tuple[Place, int, frozenset[Place]]]:
+        """Return slots with other words, and which slots the call then reads."""
         asked = [
             (place, word)
             for place in places
             for word in dict.fromkeys([*self._trials[place].others[:2], *_beside(self._words[place])])
         ]
-        found: dict[Place, dict[int, frozenset[Place]]] = {place: {} for place in places}
         told = self._asking.reads_over([{place: word} for place, word in asked])
-        for (place, word), read in zip(asked, told, strict=True):
-            if read:
-                found[place][word] = frozenset(
-                    (account, slot) for account, slots in read.slots.items() for slot in slots
-                )
-        return found
+        return [(*each, frozenset(read.places)) for each, read in zip(asked, told, strict=True) if read]
 
     def _empty(self) -> list[Place]:
         """Return the slot whose word 0 makes the call answer 0 without another slot, if it is one.
@@ -359,8 +344,7 @@ class _Search:
             return []
         tried = [
             (place, {place: word, other: plant})
-            for place, read in self._read_over_others(empty).items()
-            for word, places in read.items()
+            for place, word, places in self._read_over_others(empty)
             for other in sorted(places - {*self._words})[:_MOST_TRIED]
             for plant in (FIRST, FIRST << 64 & ALL, FIRST << 128 & ALL, FIRST >> 130)
         ]
@@ -401,33 +385,25 @@ class _Search:
         storage = self._mirrored(turned=0 if path.arguments else 1)
         if path.of_length and (of_length := path.of_length.number(other, self._asked.contract)) is not None:
             # One element more: another one is the last, and another index is within the array.
-            storage.setdefault(account, {})[of_length] = length
-        slot = path.number(other, self._asked.contract, length)
-        over = {**storage, account: {**storage.get(account, {}), slot or 0: word}}
-        before = {**storage, account: {at: word for at, word in storage.get(account, {}).items() if at != slot}}
-        return (other, over), (other, before)
+            storage[account, of_length] = length
+        at = account, path.number(other, self._asked.contract, length) or 0
+        without = {place: word for place, word in storage.items() if place != at}
+        return (other, {**without, at: word}), (other, without)
 
     def _name(self, account: str, path: Path) -> NamedSlot | None:
         length = self._layouts.length(path, self._storage_of(account))
         return path.name(self._call, self._asked.contract, length) if path.steps else None
 
-    def _mirrored(self, *, turned: int) -> dict[str, dict[int, int]]:
+    def _mirrored(self, *, turned: int) -> dict[Place, int]:
         """Return the words that the call reads, with some bits turned, where it reads with other arguments."""
-        storage: dict[str, dict[int, int]] = {}
+        storage: dict[Place, int] = {}
         for (account, slot), word in self._words.items():
             for path in islice((path for path in self._layouts.known(slot) if path.arguments), 1):
                 if (number := path.number(self._call.made_up, self._asked.contract)) is not None:
-                    storage.setdefault(account, {})[number] = word ^ turned
+                    storage[account, number] = word ^ turned
         return storage
 
 
 def _beside(word: int) -> Sequence[int]:
     """Return the numbers before and after a word's."""
     return (word + 1) & ALL, (word - 1) & ALL
-
-
-def _is_length(place: Place, moving: Iterable[Place]) -> bool:
-    """Return whether elements of an array whose length is at a place are among slots, as Solidity places them."""
-    account, length = place
-    first = int.from_bytes(keccak(length.to_bytes(32)))
-    return any(of == account and first <= slot < first + MOST_INDEX for of, slot in moving)
