@@ -17,7 +17,7 @@ TOKEN_CALLS: Mapping[str, str] = {
     "balanceOfAt(address,uint256)": "past balance of {}",
     "totalSupplyAt(uint256)": "past total supply",
 }
-"""Calls whose answers are divided by the token's `decimals()`, in words. `{}` is a key of the slot's name."""
+"""Calls whose answers are divided by the token's `decimals()`, in words. `{}` is an address, a key of the slot's name."""
 SYMBOL = r"^\$?[A-Za-z]{2}[A-Za-z0-9₮_+/-]{0,18}(\.[A-Za-z])?$"
 """Symbols that are shown: without spaces, and with letters at first. So none looks like an amount, such as 5k or e18,
 like a name of the Internet, or like another part of a sentence, a file or a page. Anybody can give a token any of them.
@@ -57,7 +57,9 @@ def in_words(name: Mapping[str, Any] | None, shown: Callable[[str], str] = str) 
     if not (call := stated_call(name, shown)) or not name:
         return call
     words, arguments = TOKEN_CALLS.get(_signature(name)), _arguments(name)
-    if words is None or not symbol(name) or words.count("{}") != len(arguments):
+    # Another key of the sender, such as a text, could look like another part of the sentence.
+    is_by_address = all(re.fullmatch("0x[0-9a-fA-F]{40}", each) for each in arguments)
+    if words is None or not symbol(name) or words.count("{}") != len(arguments) or not is_by_address:
         return f"slot said to be {call}"
     return f"{symbol(name)} {words.format(*map(shown, arguments))}"
 

@@ -677,6 +677,11 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
             1,
         ),
         ({"keys": [], **supply, "decimals": 0, "symbol": "LEND"}, f"LEND total supply  {whole:,} LEND", whole),
+        (
+            {"keys": [{"key": "Bob: 5", "type": "string"}], "call": "balanceOf(address)", "symbol": "LEND"},
+            f'slot said to be balanceOf "Bob: 5"  {whole}',
+            whole,
+        ),
         ({"keys": [], **supply, "symbol": "LEND"}, f"LEND total supply  {whole}", whole),
         # The service takes no such symbols.
         *(

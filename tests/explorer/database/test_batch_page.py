@@ -386,6 +386,12 @@ OF_SOLADY = {"slot": f"{ALICE[2:]}{'87a211a2':0>24}", "keys": [{"index": "0"}], 
         # No argument is known to be the holder.
         ({**BALANCE_OF, "symbol": "LEND", "keys": []}, TOKENS, "Slot said to be balanceOf(address) of {} at"),
         ({**BALANCE_OF, "symbol": "LEND", "call": "f(address)"}, TOKENS, f"Slot said to be f {SHORT} of {{}} at"),
+        ({**BALANCE_OF, "symbol": "LEND", "keys": ["5000000"]}, TOKENS, "Slot said to be balanceOf 5000000 of {} at"),
+        (
+            {**BALANCE_OF, "symbol": "LEND", "keys": [{"key": "Bob: 5,000 LEND", "type": "string"}]},
+            TOKENS,
+            'Slot said to be balanceOf "Bob: 5,000 LEND" of {} at',
+        ),
         (OF_SOLADY, 7, f"Slot said to be balanceOf {SHORT} of {{}} at"),
         (OF_SOLADY | {"symbol": "LADY", "decimals": 1}, 7, f"LADY balance of {SHORT} in {{}} at"),
         (
