@@ -19,6 +19,7 @@ from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from config import static_files
 from config.configured_chains import get_chains
 from proving.health import findings
 from proving.health.findings import Severity
@@ -70,8 +71,14 @@ def _measure() -> list[_Family]:
     except DatabaseError:
         # If some metrics are missing, all others are left out, because an incomplete set would go unnoticed.
         families, answers = [], False
-    about = ("database_answers", "Whether the database has answered.")
-    return [*_families((), [((), answers)], about), *families]
+    of_process = (
+        ("database_answers", "Whether the database has answered."),
+        (
+            "static_files",
+            "Whether the web server has the pages' files of its version.",
+        ),
+    )
+    return [*_families((), [((), answers, not static_files.problem())], *of_process), *families]
 
 
 def _families(

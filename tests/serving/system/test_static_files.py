@@ -94,6 +94,7 @@ def without_files(tmp_path_factory) -> Iterator[WebServer]:
 def test_a_server_without_the_files_says_so_is_not_ready_and_serves_plain_pages(without_files):
     unready = get(without_files, "/readyz")
     assert (unready.status_code, unready.json()) == (503, {"status": "unready", "problem": SENTENCE})
+    assert "\nbatchquery_static_files 0.0\n" in get(without_files, "/metrics").text
     folder = without_files.installation.folder / "static"
     assert f"{SENTENCE} The folder is {folder}." in without_files.log(until=SENTENCE)
     pages = {"/": 200, "/sign-in": 200, "/explorer": 200, "/api/docs": 200, "/nothing": 404}
