@@ -17,7 +17,7 @@ TOKEN_CALLS: Mapping[str, str] = {
     "balanceOfAt(address,uint256)": "past balance of {}",
     "totalSupplyAt(uint256)": "past total supply",
 }
-"""Calls whose answers are divided by the token's `decimals()`, in words. `{}` is an address, a key of the slot's name."""
+"""Calls whose answers are divided by the token's `decimals()`, in words. `{}` is an address among the keys."""
 SYMBOL = r"^\$?[A-Za-z]{2}[A-Za-z0-9₮_+/-]{0,18}(\.[A-Za-z])?$"
 """Symbols that are shown: without spaces, and with letters at first. So none looks like an amount, such as 5k or e18,
 like a name of the Internet, or like another part of a sentence, a file or a page. Anybody can give a token any of them.
