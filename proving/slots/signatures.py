@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from eth_abi.abi import decode, encode
+from eth_abi.abi import decode, encode, is_encodable
 from eth_abi.exceptions import DecodingError
 from eth_utils.crypto import keccak
 
@@ -61,7 +61,7 @@ class Argument:
                 return not self.value
             case int():
                 nearby = (self.value + step, self.value + 1, self.value - 1)
-                return next(number for number in nearby if number in _numbers(self.type))
+                return next(number for number in nearby if is_encodable(self.type, number))
             case bytes():
                 return made if self.type == "bytes" else made[: len(self.value)]
         return made.hex() if self.type == "string" else checksummed(hex_data(made[:20]))
@@ -143,12 +143,6 @@ def _full(kind: str) -> str:
     return {"uint": "uint256", "int": "int256"}.get(kind.strip(), kind.strip())
 
 
-def _numbers(kind: str) -> range:
-    """Return the numbers of an integer type."""
-    bits = int(kind.lstrip("uint"))
-    return range(-(1 << (bits - 1)), 1 << (bits - 1)) if kind.startswith("int") else range(1 << bits)
-
-
 def _read(kind: str, text: str, place: int) -> Argument:
     """Read an argument. Raises `InvalidCall`."""
     if len(text) > MOST_CHARACTERS:
@@ -179,6 +173,6 @@ def _value(kind: str, text: str) -> Any:
         except ValueError:
             raise ValueError(f"is no {kind}: write 0x and two digits for each byte") from None
     number = int(text, 16 if text.startswith("0x") else 10) if _NUMBER.fullmatch(text) else None
-    if number is None or number not in _numbers(kind):
+    if number is None or not is_encodable(kind, number):
         raise ValueError(f"is no {kind}: write a number in decimal, or in hexadecimal with 0x")
     return number
