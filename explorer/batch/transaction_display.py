@@ -107,10 +107,12 @@ def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> N
     pks = sorted(
         _of_cards(cards, hashes) if cards else batch.shares.values_list("transaction", flat=True), reverse=True
     )
-    parts, head = _parts(batch, pks[:MOST_SHOWN]), ChainHead.objects.filter(pk=destination.id).first()
+    parts = _parts(batch, pks[:MOST_SHOWN])
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
     rows = Transaction.objects.defer("data").prefetch_related(versions).in_bulk(pks[:MOST_SHOWN])
     signed = {pk: row for pk, row in rows.items() if row.latest_hash}
+    is_head_needed = any(row.state == TransactionState.MINED for row in signed.values())
+    head = ChainHead.objects.filter(pk=destination.id).first() if is_head_needed else None
     shown = [_shown(signed[pk], destination, head, parts.get(pk, _NO_PART)) for pk in pks if pk in signed]
     known = {tx_hash for row in signed.values() for tx_hash in row.hashes}
     unknown = list(map(TransactionDisplay, sorted(hashes - known)))
