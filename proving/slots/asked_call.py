@@ -5,7 +5,7 @@ what one node alone says is marked so.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -75,6 +75,8 @@ class AskedCall:
         """The trials and their answers."""
         self._told: dict[str, ReadSlots | ChainError] = {}
         """The answer of each node to the question for slots, by its host."""
+        self._telling_over: set[str] = set()
+        """The nodes that tell the slots that the call reads over changed storage, by their hosts."""
         self._is_guessed = False
         """True if no node tells the slots, so that each can only repeat the trials."""
         self.decimals: int | None = None
@@ -188,6 +190,7 @@ class AskedCall:
         self._told = self._rpc.first_of_each(
             view_calls.reads(call, self._at, chain_watch.accounts_with_ether()), self._tells
         )
+        self._telling_over = {*self._told}
         lists = [read for read in self._told.values() if isinstance(read, ReadSlots) and self._tells(read)]
         contract = self._asked.contract
         if lists:
@@ -289,24 +292,41 @@ class AskedCall:
         """Return the words that the call answers, each time with other words at some slots."""
         return self.answers([(self._asked.call, words) for words in changes])
 
-    def reads_over(self, changes: Sequence[Storage]) -> list[ReadSlots | None]:
-        """Return the slots that the call reads, each time with other words at some slots. None: no node tells."""
-        told: list[ReadSlots | None] = [None] * len(changes)
+    def reads_over(self, changes: Sequence[Storage]) -> Sequence[Sequence[ReadSlots | None]]:
+        """Return the slots that the call reads, each time with other words at some slots, by each node that tells.
+
+        None: this node doesn't tell.
+        """
         if not changes or self._is_guessed:
-            return told
+            return []
         gas = min(self._gas, _MOST_GAS_OF_TRIALS // len(changes))
         call = ViewCall(self._asked.contract, self._asked.call.data, gas)
-        forms = [view_calls.reads_over(call, self._at, words) for words in changes]
+        first, *others = [view_calls.reads_over(call, self._at, words) for words in changes]
         # A node that tells slots by a list may change storage only for a trace.
-        first = self._rpc.ask(forms[0])
-        form = next((place for place, each in enumerate(first) if isinstance(each, ReadSlots)), None)
-        if form is None:
-            return told
-        others = self._rpc.ask([each[form] for each in forms[1:]])
-        return [each if isinstance(each, ReadSlots) else None for each in (first[form], *others)]
+        of_first = self._read_by_each(first)
+        forms = {host: form for host, read in of_first.items() for form in (1, 0) if read[form]}
+        self._telling_over &= forms.keys()
+        told: list[list[ReadSlots | None]] = []
+        for form in {*forms.values()}:
+            of_others = self._read_by_each([each[form] for each in others])
+            told += [
+                [of_first[host][form], *of_others.get(host, [None] * len(others))]
+                for host in forms
+                if forms[host] == form
+            ]
+        return told
 
-    def confirming(self) -> Sequence[str]:
+    def _read_by_each(self, questions: Sequence[Question[ReadSlots]]) -> Mapping[str, Sequence[ReadSlots | None]]:
+        """Return the slots that each node tells, by its host. None: it doesn't tell."""
+        told = self._rpc.ask_each(questions) or {host: self._rpc.ask(questions) for host in [*self._told][:1]}
+        return {
+            host: [each if isinstance(each, ReadSlots) else None for each in of_one] for host, of_one in told.items()
+        }
+
+    def confirming(self, *, by_reads: bool) -> Sequence[str]:
         """Return the hosts of the nodes that confirm everything: the block, the slots, and each trial.
+
+        `by_reads`: the slots that the call reads over changed storage count, too.
 
         Raises `ChainUnavailable` if a node contradicts, and if none confirms.
         """
@@ -316,7 +336,11 @@ class AskedCall:
         told = self._rpc.ask_each([questions.header(self._at.number), self._question(self._gas), *asked])
         # A node may leave the others no time to contradict.
         self._budget.check_time()
-        confirming = [host for host, (header, *answers) in told.items() if self._confirms(host, header, answers)]
+        confirming = [
+            host
+            for host, (header, *answers) in told.items()
+            if self._confirms(host, header, answers) and (host in self._telling_over or not by_reads)
+        ]
         if not confirming:
             raise ChainUnavailable(f"No node of {self._rpc.chain.label} answers long enough to confirm the slots.")
         return confirming

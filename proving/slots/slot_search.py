@@ -17,6 +17,7 @@ from chains.nodes.questions import ProofRequest
 from chains.nodes.rpc import RpcClient, result
 from chains.nodes.view_calls import Place, ReadSlots, Storage
 from chains.tries.header import Header
+from proving import facts
 from proving.health import chain_watch
 from proving.reading.asking import ChainUnavailable, ProofUnavailable
 from proving.slots.asked_call import AskedCall, SlotQuestion, SlotsUnknown
@@ -117,11 +118,16 @@ class _Search:
         self._trials = {place: WordTrials(word, self._base) for place, word in self._words.items()}
         pointers = self._pointers(read)
         self._trials = {place: of for place, of in self._trials.items() if place not in pointers}
-        self._try_words()
+        self._try_everywhere()
+        # With another address of its code, a proxy fails. A contract that answers keeps another word at that slot.
+        proxies = [place for place, of in self._trials.items() if place[1] in _PROXY_SLOTS and of.word]
+        pointers = {place: 0 for place in proxies if {*self._trials[place].answers.values()} == {None}} | pointers
+        self._trials = {place: of for place, of in self._trials.items() if place not in pointers}
+        self._try_regions()
         values, unlike = self._values()
         # A slot with which the call only fails, such as a pause, makes it answer nothing else.
         others = (unlike if values else {}) | {
-            place: of.others[0]
+            place: {place: of.others[0]}
             for place, of in self._trials.items()
             if place not in values and not (of.only_fails if values else of.is_quiet)
         }
@@ -151,7 +157,9 @@ class _Search:
         if len(values) == 1 and not changing:
             claims = {place: "is_value" if part.is_whole else "part_of_word" for place, part in values.items()}
         claims |= dict.fromkeys(changing, "computed")
-        claims |= dict.fromkeys([place for place in self._trials if place not in {*claims, *leading}], "path_only")
+        quiet = [place for place in self._trials if place not in {*claims, *leading}]
+        pointers |= {place: 0 for place in quiet if place in proxies}
+        claims |= dict.fromkeys([place for place in quiet if place not in pointers], "path_only")
         slots = [
             FoundSlot(
                 *place, self._words[place], claim, values.get(place), *named.get(place, _NO_NAME), place in moving
@@ -163,7 +171,8 @@ class _Search:
         depends_on = [
             DependingSlot(*place, self._words[place], role, leading.get(place)) for place, role in roles.items()
         ]
-        asking, confirmed_by = self._asking, self._asking.confirming()
+        by_reads = bool(choosing or any(pointers.values()))
+        asking, confirmed_by = self._asking, self._asking.confirming(by_reads=by_reads)
         # The search is complete, so that the symbol takes only exchanges that are left.
         symbol = asking.symbol() if self._call.signature in TOKEN_CALLS else None
         return SlotFindings(self._at, read.method, slots, depends_on, asking.decimals, symbol, asking.nft, confirmed_by)
@@ -177,33 +186,38 @@ class _Search:
         asked = [ProofRequest(at.number, at.hash, at.state_root, *of_one) for of_one in slots.items()]
         proofs = self._rpc.proofs(asked)
         for request, refused in zip(asked, proofs, strict=True):
-            if isinstance(refused, RpcRefused) and (
-                reason := chain_watch.why_unproven(self._rpc, self._rpc.head(), request, refused)
-            ):
-                raise ProofUnavailable(reason)
+            if isinstance(refused, RpcRefused):
+                if reason := chain_watch.why_unproven(self._rpc, self._rpc.head(), request, refused):
+                    raise ProofUnavailable(reason)
+                raise ChainUnavailable(refused.about(facts.proof_of(self._rpc.chain, request)))
         return {(proof.address, slot.slot): slot.value for proof in map(result, proofs) for slot in proof.slots}
 
     # Trials
 
     def _turn(self, turned: Mapping[Place, Iterable[int]]) -> None:
-        """Try slots with these bits of their words turned."""
-        asked = [(place, bits) for place, many in turned.items() for bits in dict.fromkeys(many) if bits]
-        answers = self._asking.over([{place: self._words[place] ^ bits} for place, bits in asked])
+        """Try slots with these bits of their words turned.
+
+        Raises `ChainUnavailable` if the call answers otherwise over the proven words: of another block.
+        """
+        if not (asked := [(place, bits) for place, many in turned.items() for bits in dict.fromkeys(many) if bits]):
+            return
+        turns = [{place: self._words[place] ^ bits} for place, bits in asked]
+        *answers, unturned = self._asking.over([*turns, self._words])
+        if unturned not in {self._base, None}:
+            raise ChainUnavailable(f"A node's answer contradicts the proven slots of block {self._at.number}.")
         for (place, bits), answer in zip(asked, answers, strict=True):
             self._trials[place].answers[bits] = answer
 
     def _pointers(self, read: ReadSlots) -> dict[Place, int]:
         """Return the slots that hold the address of a contract that the call runs, and the address.
 
-        With another address there, the call fails or runs other code. Slots of standard proxies are known as such.
+        With another address there, the call fails or runs other code.
         """
         accounts = {int(account, 16) for account in read.accounts}
         pointers: dict[Place, int] = {}
         parts: dict[Place, Part] = {}
         for place, word in self._words.items():
-            if place[1] in _PROXY_SLOTS and word not in {0, self._base}:
-                pointers[place] = 0
-            for part in (Part(at, 160) for at in range(97) if place not in pointers):
+            for part in (Part(at, 160) for at in range(97) if place[1] not in _PROXY_SLOTS):
                 address = part.answer(word)
                 is_other = (
                     address not in {int(place[0], 16), *(self._base >> at for at in (0, 96))} and word != self._base
@@ -219,21 +233,22 @@ class _Search:
         for place, part in parts.items():
             answers = self._trials[place].answers
             others = [self._words[place] ^ bits for bits in inside[place] if answers[bits] is not None]
-            ran = self._asking.reads_over([{place: word} for word in others])
-            runs = all(f"{part.answer(word):040x}" in str(each).lower() for word, each in zip(others, ran, strict=True))
+            addresses = [f"{part.answer(word):040x}" for word in others]
+            told = self._asking.reads_over([{place: word} for word in others])
+            ran = [of_node for read in told for of_node in zip(addresses, read, strict=True)]
+            runs = all(address in str(read).lower() for address, read in ran) and bool(told or not others)
             if runs and all(answers[bits] in {None, self._base} for bits in beside[place]):
                 pointers[place] = part.answer(self._words[place])
         return pointers
 
-    def _try_words(self) -> None:
-        """Try bits of each slot's word: everywhere first, and then in regions where the answers aren't clear."""
+    def _try_everywhere(self) -> None:
+        """Try bits everywhere in each slot's word."""
         # A boolean that is true stays so over most words.
         self._turn({place: (FIRST, SECOND, of.word * (self._base == 1)) for place, of in self._trials.items()})
+
+    def _try_regions(self) -> None:
+        """Try bits in regions of slots' words where the answers aren't clear."""
         places = [place for place, of in self._trials.items() if not of.is_quiet]
-        is_clear = all(self._trials[place].is_clear for place in places)
-        # Otherwise the answer may be of another block than the proven words.
-        if not is_clear and self._asking.over([self._words])[0] not in {self._base, None}:
-            raise ChainUnavailable(f"A node's answer contradicts the proven slots of block {self._at.number}.")
         for _ in range(2):
             for size in SIZES:
                 unclear = [place for place in places if not (of := self._trials[place]).is_clear and of.may_hold]
@@ -243,14 +258,14 @@ class _Search:
             # Each pattern may lead to another slot with the same answer.
             places = [place for place, of in self._trials.items() if of.is_quiet]
 
-    def _values(self) -> tuple[dict[Place, Part], dict[Place, int]]:
+    def _values(self) -> tuple[dict[Place, Part], dict[Place, dict[Place, int]]]:
         """Return the slots with the answer in a part of their words, and other words of slots that change it, too.
 
         More trials of these words, and of other slots, haven't contradicted it. A value's word, or an answer of 0, may
         have hidden the others.
         """
         values: dict[Place, Part] = {}
-        unlike: dict[Place, int] = {}
+        unlike: dict[Place, dict[Place, int]] = {}
         for _ in range(_MOST_GUESSES):
             guessed = {place: part for place, of in self._trials.items() if (part := of.part)}
             if guessed == values:
@@ -263,11 +278,14 @@ class _Search:
             for (place, turned), answer in zip(bits, answers, strict=False):
                 self._trials[place].answers[turned] = answer
             # A call that reverts doesn't answer otherwise.
-            unlike = {
-                place: words[place]
+            ways = [
+                (place, {other: word for other, word in words.items() if other not in values})
                 for (place, words), answer in zip(together, answers[len(bits) :], strict=True)
                 if answer not in {None, *(part.answer(words[value]) for value, part in values.items())}
-            }
+            ]
+            # The cause may be a word that changes the answer also alone.
+            alone = {each for _, words in ways if len(words) == 1 for each in words.items()}
+            unlike = {place: words for place, words in ways if len(words) == 1 or alone.isdisjoint(words.items())}
         return {place: part for place, part in values.items() if self._trials[place].holds(part)}, unlike
 
     def _together(self, values: Mapping[Place, Part]) -> Iterator[tuple[Place, dict[Place, int]]]:
@@ -286,16 +304,28 @@ class _Search:
                 yield from ((place, {value: shown ^ part.mask, place: word}) for word in (0, of.word ^ 1))
                 yield place, {value: empty, place: FIRST}
         quiet = [place for place, of in self._trials.items() if place != value and of.is_quiet]
-        groups = [*([place] for place in quiet[:_MOST_UNCLEAR]), quiet[_MOST_UNCLEAR:]]
+        singly, several = quiet[:_MOST_UNCLEAR], quiet if len(quiet) > 1 else []
+        groups = [*([place] for place in singly), quiet[_MOST_UNCLEAR:]]
         for group, word in product(filter(None, groups), range(8)):
             yield group[0], {value: shown, **dict.fromkeys(group, word)}
+        for place in singly:
+            # The value may count without the other word only as long as it is large, or other than the other word.
+            yield from ((place, {value: word, place: 0}) for word in (self._words[value], empty | 1 << part.offset))
+            words = dict.fromkeys([*self._words.values()][:_MOST_TRIED])
+            yield from ((place, {value: shown, place: word}) for word in words if word not in range(8))
+        for words_of_several in _alike_and_unlike(several):
+            yield quiet[0], {value: shown, **words_of_several}
+        for word in (shown ^ part.mask, self._words[value]) if several else ():
+            yield quiet[0], {value: word, **dict.fromkeys(several, 0)}
 
     # Slots that other slots choose
 
-    def _choosing(self, values: Mapping[Place, Part], others: Mapping[Place, int]) -> tuple[list[Place], set[Place]]:
+    def _choosing(
+        self, values: Mapping[Place, Part], others: Mapping[Place, Mapping[Place, int]]
+    ) -> tuple[list[Place], set[Place]]:
         """Return the slots whose words choose which other slots the call reads, and the chosen slots.
 
-        `others` has another word of each other slot that changes the answer.
+        `others` has another word of each other slot that changes the answer, with those of the slots that it takes.
 
         Over several other words, the call reads several other slots instead. A switch leads to one at most.
         """
@@ -303,35 +333,53 @@ class _Search:
         leading = [place for place, of in self._trials.items() if place in targets or not of.is_quiet]
         if not leading or len({*leading, *targets}) < 2:
             return [], set()
-        read = self._read_over_others(leading)
-        choosing: set[Place] = set()
-        moving: set[Place] = set()
+        told = self._read_over_others(leading)
+        chosen: dict[Place, set[Place]] = {}
         for place, target in product(leading, targets):
-            instead = {places - {*self._words} for of, _, places in read if of == place and target not in places}
-            if place != target and len(instead - {frozenset()}) > 1:
-                choosing.add(place)
-                moving.add(target)
-        if len(values) == 1 and moving > {*values}:
-            # An element on the way, such as a checkpoint, leads away from the value. A summand doesn't.
+            # One node alone may invent such slots.
+            if place != target and told and all(self._leads_away(read[place], target) for read in told):
+                chosen.setdefault(place, set()).add(target)
+        moving = {target for targets in chosen.values() for target in targets}
+        choosing = {*chosen}
+        if len(values) == 1 and chosen:
+            # Over words that lead away from the value, its word doesn't matter. With a summand's other word, it does.
             ((value, part),) = values.items()
             shown = self._trials[value].shown(part)
-            ways = [place for place in others if place in moving]
-            answers = self._asking.over(
-                [{place: others[place]} | more for place in ways for more in ({}, {value: shown})]
-            )
-            pairs = zip(ways, answers[::2], answers[1::2], strict=True)
-            choosing |= {place for place, before, after in pairs if before == after}
+            away = [
+                (place, {place: word}) for place in chosen for word, read in told[0][place].items() if value not in read
+            ]
+            # An element on the way, such as a checkpoint, leads away, too.
+            elements = [(place, words) for place, words in others.items() if place in moving and moving > {value}]
+            ways = [words for _, words in (*away, *elements)]
+            answers = self._asking.over([*ways, *({**way, value: shown} for way in ways)])
+            same = [before == after for before, after in zip(answers[: len(ways)], answers[len(ways) :], strict=True)]
+            choosing = {place for place, _ in away} - {
+                place for (place, _), is_same in zip(away, same, strict=False) if not is_same
+            }
+            moving = {target for place in choosing for target in chosen[place]}
+            on_the_way = zip(elements, same[len(away) :], strict=True)
+            choosing |= {place for (_, words), is_same in on_the_way if is_same and moving for place in words}
         return [place for place in leading if place in choosing and place not in values], moving
 
-    def _read_over_others(self, places: Sequence[Place]) -> list[tuple[Place, int, frozenset[Place]]]:
-        """Return slots with other words, and which slots the call then reads."""
+    def _leads_away(self, read: Mapping[int, frozenset[Place]], target: Place) -> bool:
+        """Return whether the call reads several other slots instead of a target, each over another word."""
+        return len({each - {*self._words} for each in read.values() if target not in each} - {frozenset()}) > 1
+
+    def _read_over_others(self, places: Sequence[Place]) -> Sequence[Mapping[Place, Mapping[int, frozenset[Place]]]]:
+        """Return which slots the call reads with other words at some slots, each by the word, as each node tells."""
         asked = [
             (place, word)
             for place in places
             for word in dict.fromkeys([*self._trials[place].others[:2], *_beside(self._words[place])])
         ]
-        told = self._asking.reads_over([{place: word} for place, word in asked])
-        return [(*each, frozenset(read.places)) for each, read in zip(asked, told, strict=True) if read]
+        of_nodes = []
+        for told in self._asking.reads_over([{place: word} for place, word in asked]):
+            found: dict[Place, dict[int, frozenset[Place]]] = {place: {} for place in places}
+            for (place, word), read in zip(asked, told, strict=True):
+                if read:
+                    found[place][word] = frozenset(read.places)
+            of_nodes.append(found)
+        return of_nodes
 
     def _empty(self) -> list[Place]:
         """Return the slot whose word 0 makes the call answer 0 without another slot, if it is one.
@@ -344,13 +392,17 @@ class _Search:
             return []
         tried = [
             (place, {place: word, other: plant})
-            for place, word, places in self._read_over_others(empty)
+            for of_node in self._read_over_others(empty)
+            for place, read in of_node.items()
+            for word, places in read.items()
             for other in sorted(places - {*self._words})[:_MOST_TRIED]
             for plant in (FIRST, FIRST << 64 & ALL, FIRST << 128 & ALL, FIRST >> 130)
         ]
         answers = self._asking.over([words for _, words in tried])
         found = {place for (place, _), answer in zip(tried, answers, strict=True) if answer not in {0, None}}
-        return [*found] if len(found) == 1 else []
+        others = [place for place in self._trials if place not in found]
+        told = self._asking.over([*_alike_and_unlike(others)])
+        return [*found] if len(found) == 1 and {*told} <= {0, None} else []
 
     # Layouts
 
@@ -407,3 +459,13 @@ class _Search:
 def _beside(word: int) -> Sequence[int]:
     """Return the numbers before and after a word's."""
     return (word + 1) & ALL, (word - 1) & ALL
+
+
+def _alike_and_unlike(places: Sequence[Place]) -> Iterator[dict[Place, int]]:
+    """Yield words of slots together: the same in all of them, different ones, and another one in one of them."""
+    if places:
+        yield from (dict.fromkeys(places, word) for word in (0, 1, FIRST, SECOND))
+        yield {place: FIRST ^ number for number, place in enumerate(places)}
+    if len(places) > 1:
+        for place, (all_others, of_one) in product(places[:_MOST_TRIED], [(0, FIRST), (FIRST, 0)]):
+            yield {**dict.fromkeys(places, all_others), place: of_one}
