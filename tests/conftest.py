@@ -22,7 +22,7 @@ from django.utils.http import urlencode
 
 from accounts import keys
 from accounts.models import ApiKey
-from api import health
+from api import find_slots, health
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.health.service_metrics import ServiceMetrics
@@ -31,6 +31,18 @@ from queries import database_check
 from tests.chain_fixtures import chain_fixture
 from tests.deployed import deploy_on
 from tests.service import a_key, chains_toml
+
+
+@pytest.fixture
+def search_seconds() -> None:
+    """Let a search for slots end as soon as users have it end."""
+
+
+@pytest.fixture(autouse=True)
+def patient_searches(request, monkeypatch) -> None:
+    """Give a search for slots more time, because a loaded machine takes longer."""
+    if "search_seconds" not in request.fixturenames:
+        monkeypatch.setattr(find_slots, "_MOST_SECONDS", 60)
 
 
 def pytest_configure() -> None:

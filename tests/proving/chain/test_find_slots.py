@@ -1468,6 +1468,7 @@ def test_a_dead_node_is_told_at_once(search, chain, settings):
     assert search.refused("OldToken", "balanceOf(address)", ALICE) == (503, "chain_unavailable")
 
 
+@pytest.mark.usefixtures("search_seconds")
 @pytest.mark.parametrize("behave", [silence, dripped_reply])
 def test_slow_nodes_hold_a_search_for_five_seconds_at_most(search, chain, settings, behave):
     with hostile_node(behave) as first, hostile_node(behave) as second, hostile_node(behave) as third:
