@@ -1321,6 +1321,22 @@ def test_a_node_can_not_tell_that_a_summand_chooses_the_other_one(search, spoile
     assert (slot["certainty"], other["certainty"]) == ("one_of_several", "computed")
 
 
+def test_a_node_that_tells_no_slots_over_changed_storage_confirms_no_choice(search, chain, spoiled, settings):
+    def refuse_changed(question: Any, honest: Any) -> Any:
+        is_list = question["method"] in {"eth_createAccessList", "debug_traceCall"}
+        return refuse(question, honest) if is_list and "state" in str(question["params"][2:]) else honest
+
+    spoiled(refuse_changed)
+    for old, new in (('"]', f'", "{chain.url}"]'), ('rpc_urls = ["', f'rpc_urls = ["{chain.url}", "')):
+        one = settings.CHAINS_FILE.read_text()
+        reconfigure(settings, old, new)
+        found = search.found("Checkpoints", "balanceOf(address)", ALICE)
+        assert (found["slots"][0]["onlyAtThisBlock"], len(found["dependsOn"])) == (True, 1)
+        assert found["confirmedBy"] == [chain.url.removeprefix("http://")]
+        assert len(search.found("OldToken", "balanceOf(address)", ALICE)["confirmedBy"]) == 2
+        settings.CHAINS_FILE.write_text(one)
+
+
 def test_the_nodes_that_confirm_a_slot_are_named(search, chain, spoiled, settings):
     asked = spoiled(lambda _, honest: honest)
     reconfigure(settings, '"]', f'", "{chain.url}"]')
