@@ -45,6 +45,12 @@ def patient_searches(request, monkeypatch) -> None:
         monkeypatch.setattr(find_slots, "_MOST_SECONDS", 60)
 
 
+@pytest.fixture
+def limit_exchanges(monkeypatch) -> Callable[[int], None]:
+    """Return a function that limits the exchanges of a search for slots."""
+    return lambda most: monkeypatch.setattr(find_slots, "_MOST_EXCHANGES", most)
+
+
 def pytest_configure() -> None:
     """Restore Ctrl-C. Shells ignore it for background jobs, and child processes inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

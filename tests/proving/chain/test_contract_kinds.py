@@ -18,7 +18,6 @@ from contracts.build import run_compiler
 from devnet import foreign_contracts
 from devnet.devchain import DevChain, DevChainError
 from proving.models import FactsRegistry
-from proving.slots.signatures import FunctionCall
 from tests import chain_fixtures, deployed
 from tests.proving import tokens
 from tests.service import ALICE, BOB, asking, chains_toml, done, header, submit
@@ -248,11 +247,20 @@ def _check_found(row: _Row, answer: Any) -> None:
         row.check("marked", row.found, is_right=is_right)
 
 
+def _argument(type_: str, text: str) -> object:
+    if type_.startswith("uint"):
+        return int(text)
+    return bytes.fromhex(text[2:]) if type_ == "bytes32" else text
+
+
 def _called(chain: DevChain, kind: Kind, block: int) -> int | None:
     """Return the word that the node answers at a block. None: the call reverts."""
     addresses = _addresses[-1]
-    call = FunctionCall.parse(kind.signature, [addresses.get(each, each) for each in kind.arguments])
-    asked = {"to": addresses[kind.contract], "data": f"0x{call.data.hex()}"}
+    types = kind.signature.partition("(")[2].removesuffix(")").split(",")
+    arguments = [
+        _argument(type_, addresses.get(text, text)) for type_, text in zip(types, kind.arguments, strict=False)
+    ]
+    asked = {"to": addresses[kind.contract], "data": foreign_contracts.calldata(kind.signature, *arguments)}
     try:
         return int(chain.rpc("eth_call", asked, hex(block))[:66], 16)
     except DevChainError:

@@ -20,7 +20,6 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey, ThrottleCount
-from api import find_slots
 from devnet import devchain, foreign_contracts
 from proving.models import Signer
 from tests import chain_fixtures, deployed
@@ -502,7 +501,7 @@ def test_a_token_without_a_symbol_is_searched(search, spoiled, reply):
     assert (found["hints"]["symbol"], slot["certainty"], slot["value"]) == (None, "is_value", str(1000 * 10**18))
 
 
-def test_a_symbol_takes_only_an_exchange_that_is_left(search, chain, settings, monkeypatch):
+def test_a_symbol_takes_only_an_exchange_that_is_left(search, chain, settings, limit_exchanges):
     bodies: list[Any] = []
 
     def answer(body: Any) -> Any:
@@ -518,7 +517,7 @@ def test_a_symbol_takes_only_an_exchange_that_is_left(search, chain, settings, m
         *of_search, last = bodies
         assert "95d89b41" in json.dumps(last)
         assert "95d89b41" not in json.dumps(of_search)
-        monkeypatch.setattr(find_slots, "_MOST_EXCHANGES", len(of_search))
+        limit_exchanges(len(of_search))
         bodies.clear()
         found = search.found("Lend", "balanceOf(address)", ALICE)
     assert (found["hints"]["symbol"], found["slots"][0]["value"]) == (None, str(1000 * 10**18))

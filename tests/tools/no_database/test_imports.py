@@ -54,7 +54,7 @@ migrations reading.batch_waits working.counters registries.deployments working.l
 connections facts working.pruning webhooks
 failures reading.block_contents reading.query_values
 reading.asking reading.fact_search packing.packs
-packing.gas
+packing.gas reading.named_block
 money sources
 registries.balance_costs sending
 registries.creations paths
