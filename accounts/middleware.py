@@ -3,7 +3,7 @@
 No library is used, because libraries leave the key in the request, where logs and debug pages show it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote_plus, unquote_plus
 
@@ -43,6 +43,11 @@ class ApiKeyMiddleware:
         if request.presented_key:  # type: ignore[attr-defined]  # `_take_key` sets it
             response.headers.setdefault("Cache-Control", "no-store")
         return response
+
+
+def presents_key(meta: Mapping[str, str]) -> bool:
+    """Return whether a request presents a key. `meta` has its variables, as they are before the middleware."""
+    return bool(meta.get("HTTP_API_KEY") or _read_query(meta.get("QUERY_STRING", "")).first_key)
 
 
 def _take_key(request: HttpRequest) -> None:

@@ -17,6 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template import loader
 
+from accounts.middleware import presents_key
 from config import client_addresses
 from config.error_answers import error_answer, is_of_api, wants_json, with_retry_after
 
@@ -99,9 +100,10 @@ def limited(application: WSGIApplication) -> WSGIApplication:
 def _is_of_api(environ: WSGIEnvironment) -> bool:
     """Return whether the API answers. At a path that is a page too, it answers only programs with a key."""
     path: str = environ["PATH_INFO"]
-    has_key = "HTTP_API_KEY" in environ or "apiKey=" in environ.get("QUERY_STRING", "")
     # The API also answers its paths with a slash.
-    return path.removesuffix("/") in settings.API_PATHS and (has_key or path not in settings.PAGES_OF_API_PATHS)
+    return path.removesuffix("/") in settings.API_PATHS and (
+        path not in settings.PAGES_OF_API_PATHS or presents_key(environ)
+    )
 
 
 def _counted(answer: Iterable[bytes], count: Callable[[float], None]) -> Iterator[bytes]:

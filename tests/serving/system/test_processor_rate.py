@@ -79,3 +79,14 @@ def test_requests_for_pages_leave_open_pages_their_share_which_is_limited_too(se
     refused = until_refused(server, "/explorer/query/none", "127.0.3.1", **refresh)
     assert json.loads(refused.body)["code"] == "too_many_requests"
     assert get(server, "/sign-in", "127.0.3.2", **PAGE).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [("/facts?apiKey=", {}), ("/facts?apiKey=&apiKey=a", {}), ("/facts?xapiKey=a", {}), ("/facts", {"api-key": ""})],
+)
+def test_an_empty_key_makes_a_page_no_request_of_a_program(server, path, headers):
+    until_refused(server, "/sign-in", "127.0.4.1")
+    assert get(server, path, "127.0.4.1", **PAGE, **headers).status == 429
+    for key in ("/facts?apiKey=a", "/facts?APIKEY=a", "/facts?api%4Bey=a"):
+        assert get(server, key, "127.0.4.1", **PAGE).status == 401
