@@ -33,6 +33,16 @@ class StaticFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[
         """
         return datetime.min.replace(tzinfo=UTC)
 
+    def load_manifest(self) -> tuple[dict[str, str], str]:
+        """Return what is collected, and a hash of it. Return nothing if no manifest can be read, as if there were none.
+
+        So `collectstatic` replaces a manifest that was cut off.
+        """
+        try:
+            return super().load_manifest()  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {}, ""
+
     def stored_name(self, name: str) -> str:
         """Return the file's name with its hash. Return the name itself if files are missing, so that pages work."""
         return name if problem() else str(super().stored_name(name))
@@ -49,7 +59,7 @@ def problem() -> str:
 @cache
 def _problem(folder: Path) -> str:
     # A process reads the list of files once, so files that are collected later don't help it.
-    if (folder / StaticFilesStorage.manifest_name).is_file() and _are_collected(folder):
+    if _are_collected(folder):
         return ""
     return (
         "The pages' files of this version are missing in STATE_DIR: run manage.py collectstatic with the web server's "
@@ -58,8 +68,12 @@ def _problem(folder: Path) -> str:
 
 
 def _are_collected(folder: Path) -> bool:
+    stored = StaticFilesStorage(folder).hashed_files
     found = (each for finder in get_finders() for each in finder.list(StaticFilesConfig.ignore_patterns))
     try:
-        return all(filecmp.cmp(storage.path(name), folder / name, shallow=False) for name, storage in found)
-    except OSError:
+        return all(
+            filecmp.cmp(storage.path(name), folder / name, shallow=False) and (folder / stored[name]).is_file()
+            for name, storage in found
+        )
+    except (OSError, KeyError):
         return False

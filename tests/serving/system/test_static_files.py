@@ -129,6 +129,12 @@ def test_files_that_are_collected_later_help_after_a_restart(tmp_path):
         assert get(server, style).status_code == 200
 
 
+def without_entry(manifest: Path, name: str) -> None:
+    document = json.loads(manifest.read_text())
+    del document["paths"][name]
+    manifest.write_text(json.dumps(document))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "change",
@@ -137,8 +143,19 @@ def test_files_that_are_collected_later_help_after_a_restart(tmp_path):
         lambda folder: (folder / "js" / "live.js").unlink(),
         lambda folder: (folder / "site.css").write_text("/* of another version */"),
         lambda folder: (folder / "admin" / "css" / "base.css").write_text(""),
+        lambda folder: os.truncate(folder / "staticfiles.json", 1000),
+        lambda folder: without_entry(folder / "staticfiles.json", "site.css"),
+        lambda folder: next(folder.glob("site.????????????.css")).unlink(),
     ],
-    ids=["no manifest", "no script", "another style", "another Django"],
+    ids=[
+        "no manifest",
+        "no script",
+        "another style",
+        "another Django",
+        "half a manifest",
+        "no entry",
+        "no hashed style",
+    ],
 )
 def test_files_of_another_version_are_reported(tmp_path, change: Callable[[Path], object]):
     folder = tmp_path / "collected"
@@ -146,7 +163,16 @@ def test_files_of_another_version_are_reported(tmp_path, change: Callable[[Path]
     change(folder)
     with serving(tmp_path, static=str(folder)) as server:
         assert get(server, "/readyz").json()["problem"] == SENTENCE
-        assert get(server, "/").status_code == 200
+        assert (get(server, "/readyz").status_code, get(server, "/").status_code) == (503, 200)
+
+
+@pytest.mark.long
+def test_collecting_again_replaces_half_a_manifest(settings, tmp_path):
+    settings.STATIC_ROOT, settings.STORAGES = str(tmp_path), project.STORAGES
+    manifest = tmp_path / "staticfiles.json"
+    manifest.write_text('{"paths": {"site')
+    call_command("collectstatic", "--no-input", verbosity=0)
+    assert "site.css" in json.loads(manifest.read_text())["paths"]
 
 
 @pytest.mark.long
