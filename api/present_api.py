@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Router, Schema
 from pydantic import Field
 
+from accounts import read_rate
 from accounts.models import ApiKey
 from api.batches import own_batch
 from config.json_objects import iso
@@ -104,14 +105,16 @@ def _translated(body: bytes) -> bytes:
     "/get_queries/{request_id}",
     operation_id="get_queries",
     auth=READING_KEY,
-    response={200: PresentQueries, **errors(401, 404, 503)},
+    response={200: PresentQueries, **errors(401, 404, 429, 503)},
 )
-def get_queries(request: HttpRequest, request_id: str) -> dict[str, Any]:
+def get_queries(request: HttpRequest, request_id: str) -> HttpResponse | dict[str, Any]:
     """List all queries of one of your batch queries.
 
     A query that is COMPLETED can be read. Other queries of a rejected batch are FAILED.
     """
     batch = own_batch(request, request_id)
+    if refusal := read_rate.refusal_of_items(request, batch.queries.count()):
+        return refusal
     pending = "FAILED" if batch.status == BatchStatus.REJECTED else "IN_PROGRESS"
     ends = Step.objects.filter(query__batch=batch, query__step=None).values("query").annotate(Max("completed_at"))
     completed = dict(ends.values_list("query", "completed_at__max"))

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -51,6 +52,19 @@ def test_a_file_of_batches_counts_by_their_queries():
 
     # Each file counts as one read of an address's 30, and one more for each 1,000 items.
     assert [files(ALICE, 1), files(BOB, 64)] == [30, 15]
+
+
+@pytest.mark.long
+def test_a_list_of_queries_counts_by_them_and_a_short_one_as_none():
+    key = a_key()
+
+    def lists(queries: int) -> int:
+        batch = submit(key, request(*batches.many_accounts(queries), block=queries))
+        client = Client(REMOTE_ADDR=f"192.0.2.{queries % 256}")
+        answers = (client.get(f"/get_queries/{batch.pk}", headers=header(key)) for _ in range(32))
+        return next((count for count, answer in enumerate(answers) if answer.status_code == 429), 32)
+
+    assert [lists(1), lists(3_000)] == [32, 10]
 
 
 def stop() -> None:
