@@ -51,7 +51,7 @@ from explorer.lists import webhook_list
 from explorer.lists.typed_filters import PAGE, known
 from queries import columns, labels, query_rows, webhooks
 from queries.api_endpoint import ApiError
-from queries.models import OPEN_STATUSES, Batch, BatchStatus
+from queries.models import OPEN_STATUSES, Batch
 
 # A larger batch's request is offered only as a file.
 _MOST_SHOWN_QUERIES = 50
@@ -104,8 +104,8 @@ def _batch_page(
             return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
         if request.GET.get("version") == part.version:
             response = HttpResponse(status=204)
-        elif part.is_open and request.GET.get("was") == BatchStatus.DONE:
-            # Most of the page is another one: its facts are gone, and its steps and notes are back.
+        elif request.GET.get("was", part.was) != part.was:
+            # Most of the page is another one: its facts are gone, or were for a time, and its steps and notes are back.
             response = HttpResponse(headers={"HX-Refresh": "true"})
         else:
             response = HttpResponse(format_html("<title>{}</title>{}", part.title, part.of(request)))

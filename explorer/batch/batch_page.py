@@ -79,8 +79,14 @@ class ShownBatch:
         page = f"page={self.shown.number}&" if self.wanted.page else ""
         slots = f"slots={self.queries[0].slots.number}&" if self.wanted.slots and self.queries else ""
         steps = "steps=first&" if self.steps_first and not self.is_about_one else ""
-        was = "was=DONE&" if self.batch.status == BatchStatus.DONE else ""
+        was = f"was={self.was}&" if self.batch.status == BatchStatus.DONE else ""
         return f"{self.wanted.filters.address}{page}{slots}{self.event}{steps}{was}"
+
+    @property
+    def was(self) -> str:
+        """Return what a page that is DONE says about itself. It differs once the batch has gone back again."""
+        back = self.batch.went_back_at
+        return f"DONE-{back.timestamp()}" if back else "DONE"
 
     @property
     def steps_first(self) -> bool:

@@ -32,7 +32,8 @@ class Fragment:
     announcement: SafeString
     content: str
     version: str
-    is_open: bool
+    was: str
+    """As in `ShownBatch`."""
     token: str
     """It stands in forms for a reader's. Nobody can guess it, so that it stands nowhere else."""
 
@@ -53,7 +54,7 @@ def render(page: ShownBatch, *, is_own: bool, **context: object) -> Fragment:
     compared = _PASSING.sub(r"\1", content.replace(token, "").replace(place, ""))
     version = hashlib.sha256(compared.encode()).hexdigest()[:32]
     title = one_line("explorer/batch/_title.html", values)
-    return Fragment(title, announcement, content.replace(place, version), version, page.batch.is_open, token)
+    return Fragment(title, announcement, content.replace(place, version), version, page.was, token)
 
 
 def read(internal_id: str, wanted: QuerySelection, user: User | None) -> Fragment | None:

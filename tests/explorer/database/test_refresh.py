@@ -127,6 +127,18 @@ def test_a_page_that_was_done_is_loaded_anew_once_its_batch_is_open_again(suffix
     assert interval(answer.text) == 10
 
 
+@pytest.mark.parametrize("suffix", ["", "/1"])
+def test_a_page_is_loaded_anew_once_if_its_batch_went_back_and_is_done_again_between_two_polls(suffix):
+    batch = finish(a_batch(*many_accounts(2)))
+    for _ in range(2):
+        url = next_poll(Client().get(path(batch) + suffix).text)
+        assert poll(url).status_code == 204
+        reopen(batch, StepKind.HEADER_ACCUMULATED)
+        complete(batch, *StepKind)
+        answer = poll(url)
+        assert (answer.status_code, answer.content, answer.headers["HX-Refresh"]) == (200, b"", "true")
+
+
 def test_all_who_watch_share_a_page_for_half_a_second(monkeypatch, django_assert_num_queries):
     batch = a_batch()
     url = next_poll(page(batch))
