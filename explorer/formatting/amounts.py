@@ -5,9 +5,9 @@ from chains.encoding import in_units
 
 def whole_units(amount: int, decimals: int = 18) -> str:
     """Return an amount, given in the smallest units, exactly in whole units, without trailing zeros."""
-    whole, remainder = divmod(amount, 10**decimals)
+    whole, remainder = divmod(abs(amount), 10**decimals)
     fraction = f"{remainder:0{decimals}d}".rstrip("0")
-    return f"{whole}.{fraction}" if fraction else str(whole)
+    return ("-" if amount < 0 else "") + (f"{whole}.{fraction}" if fraction else str(whole))
 
 
 def in_groups(number: str) -> str:

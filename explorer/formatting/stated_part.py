@@ -63,7 +63,7 @@ class StatedPart:
     def divided(self, word: int) -> str:
         """Return the number in whole units, with all its digits."""
         number = self._number(word)
-        return f"{'-' if number < 0 else ''}{whole_units(abs(number), self.decimals)}"
+        return whole_units(number, self.decimals)
 
     def _number(self, word: int) -> int:
         return self.part.number(word, is_amount=self.kind == "number")

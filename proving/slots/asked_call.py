@@ -15,7 +15,7 @@ from chains.nodes.chain_nodes import Question
 from chains.nodes.node_batches import ExchangeBudget, ReplyTooLong
 from chains.nodes.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused, plain, secrets_of
 from chains.nodes.rpc import RpcClient, result
-from chains.nodes.view_calls import ReadSlots, Storage, ViewCall
+from chains.nodes.view_calls import Place, ReadSlots, Storage, ViewCall
 from chains.prices import MAX_EXECUTION
 from chains.tries.header import Header
 from config.error_answers import Refused
@@ -77,6 +77,8 @@ class AskedCall:
         """The answer of each node to the question for slots, by its host."""
         self._telling_over: set[str] = set()
         """The nodes that tell the slots that the call reads over changed storage, by their hosts."""
+        self._listed: set[Place] = set()
+        """The slots of the lists that the search uses."""
         self._is_guessed = False
         """True if no node tells the slots, so that each can only repeat the trials."""
         self.decimals: int | None = None
@@ -93,11 +95,12 @@ class AskedCall:
             first = answers[self._gas]
         told = decimals if isinstance(decimals, bytes) and len(decimals) == _WORD else b""
         self.decimals = int.from_bytes(told) if told and int.from_bytes(told) < 256 else None
-        # A contract of NFTs has no decimals.
-        if self.decimals is None and asked.call.signature == "balanceOf(address)":
+        if asked.call.signature == "balanceOf(address)":
             supports = rpc.ask([self._hint("supportsInterface(bytes4)", each) for each in _NFTS])
             named = zip(_NFTS.values(), supports, strict=True)
             self.nft = next((name for name, word in named if word == (1).to_bytes(_WORD)), None)
+            # Some contracts of NFTs have decimals, but a balance is a number of NFTs.
+            self.decimals = None if self.nft else self.decimals
         self.base = self._base_of(first)
         """The word that the call answers."""
         self._takes_little = isinstance(little, bytes)
@@ -195,7 +198,8 @@ class AskedCall:
         contract = self._asked.contract
         if lists:
             # One node's long list keeps no other node's from being used.
-            read = view_calls.together([each for each in lists if len(each.places) <= _MOST_SLOTS] or lists[:1])
+            read = view_calls.together([each for each in lists if len(each.places) <= _MOST_SLOTS] or lists)
+            self._listed = {*read.places}
             if len(read.places) > _MOST_SLOTS:
                 read = self._narrowed(read)
             if read.method == view_calls.TRACE:
@@ -363,7 +367,11 @@ class AskedCall:
         is_same = words == right if changes_storage else words[0] == self.base
         if not is_same:
             raise contradicts
-        return changes_storage and (self._is_guessed or self._tells(self._told.get(host)))
+        if self._is_guessed or not changes_storage:
+            return changes_storage
+        read = self._told.get(host)
+        # A list that was too long to use may have other slots.
+        return isinstance(read, ReadSlots) and self._tells(read) and self._listed.issuperset(read.places)
 
 
 def _is_silence(answer: object) -> bool:

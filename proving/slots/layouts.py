@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from batch_query_client.namespaces import first_slot
 from batch_query_client.stated_words import ALLOWANCE_SEED, BALANCE_SEED
 from proving.slots.signatures import FunctionCall
-from queries.storage_layout import ArrayElement, NamedSlot, Part, SlotKey, StructMember, slot_after
+from queries.storage_layout import ALL, ArrayElement, NamedSlot, Part, SlotKey, StructMember, slot_after
 
 Compiler = Literal["solidity", "vyper", "vyper-0.2.12"]
 
@@ -138,7 +138,7 @@ class Layouts:
         self._hints = [] if hint is None else [hint]
         keys = [*((Key(place), each.key) for place, each in enumerate(call.arguments)), (Key(None), contract)]
         self._keys = [(step, _AS_KEY.validate_python(key)) for step, key in keys]
-        namespaces = [first + place for first in (*_NAMESPACES, *self._hints) for place in range(_MEMBERS)]
+        namespaces = [first + place & ALL for first in (*_NAMESPACES, *self._hints) for place in range(_MEMBERS)]
         bases = dict.fromkeys([*range(256), _SOLADY_SUPPLY, *namespaces])
         self._paths: dict[int, list[Path]] = defaultdict(list)
         self._add((base, Path(base)) for base in bases)

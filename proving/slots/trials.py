@@ -100,15 +100,20 @@ class WordTrials:
     def further(self, part: Part) -> Iterator[int]:
         """Yield bits to turn that may show that a part isn't the answer always."""
         mask, low, high = part.mask, 1 << part.offset, 1 << (part.offset + part.size - 1)
-        # Small numbers tell enums from booleans.
-        small = [number * low for number in range(4)] if part.size in range(2, 9) else []
-        words = [self.word & ~mask | inside for inside in (low, high, (self.word ^ low) & mask, *small)]
+        words = [self.word & ~mask | inside for inside in (0, low, high, (self.word ^ low) & mask)]
+        # Small numbers in its byte tell an enum from a boolean.
+        byte = 0xFF << part.offset // 8 * 8 if part.size <= 8 else 0
+        words += [self.word & ~byte | number * (byte & LOW_BITS) for number in range(8) if byte]
+        # A small number next to it, such as a status, may choose another answer.
+        shown = (FIRST if part.size > 8 else self.word ^ low) & mask
+        words += [shown | number * LOW_BITS & ~mask for number in range(1, 6)]
         is_plain = None not in (self.answers.get(FIRST), self.answers.get(SECOND)) and not self.is_switched(part)
         # A boolean is true over both patterns, whichever bits it has.
         if not is_plain or part.form == "bool":
             words += [self.word & ~mask | inside for inside in (FIRST & mask, SECOND & mask, 0)]
             words += [FIRST & ~mask, SECOND & ~mask | low]
-        yield from (bits for bits in (self.word ^ word for word in words) if bits and bits not in self.answers)
+        turned = dict.fromkeys(self.word ^ word for word in words)
+        yield from (bits for bits in turned if bits and bits not in self.answers)
 
     def holds(self, part: Part) -> bool:
         """Return whether no answer contradicts a part. Of an enum, most words may fail."""

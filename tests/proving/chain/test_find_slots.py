@@ -545,13 +545,15 @@ def test_a_value_of_several_slots_is_claimed_to_be_none(search):
 
 def test_a_slot_behind_a_switch_is_not_claimed_to_be_the_value(search):
     """The switch doesn't change the answer by most words, or not at all as long as the balance is 0."""
-    views = ("whileOpen", "unlessBlocked", "belowLevel", "orElse")
-    for view, holder, value in [*product(views, [ALICE], ["1001"]), *product(views[:-1], [BOB], ["0"])]:
+    views = ("whileOpen", "unlessBlocked", "belowLevel")
+    for view, (holder, value) in product(views, [(ALICE, "1001"), (BOB, "0")]):
         first, second = search.found("Switched", f"{view}(address)", holder)["slots"]
         row = view, holder, first, second
         assert (first["certainty"], first["value"], second["certainty"]) == ("one_of_several", value, "computed"), row
-    (dust,) = search.found("Switched", "ofDust(address)", BOB)["slots"]
-    assert (dust["certainty"], dust["value"]) == ("computed", None)
+    for view, holder in (("ofDust", BOB), ("orElse", ALICE)):
+        slot, *others = search.found("Switched", f"{view}(address)", holder)["slots"]
+        assert (slot["certainty"], slot["value"]) == ("computed", None)
+        assert {other["certainty"] for other in others} <= {"path_only"}
 
 
 def test_a_slot_of_proxies_that_is_a_switch_is_no_detail(search, chain):
@@ -576,6 +578,64 @@ def test_a_word_that_counts_only_if_a_half_of_it_is_set_is_not_claimed_to_be_the
     chain.mine(1)
     (slot,) = search.found(contract, "amount()")["slots"]
     assert (slot["certainty"], slot["value"]) == ("computed", None)
+
+
+# Each begins with SLOAD of slot 0, and leaves the answer on the stack.
+_NEARLY_PARTS = {
+    # word == 0 ? 25 : word
+    "a default instead of 0": (1001, "80600a575060195b"),
+    # status == 3 ? 0 : word >> 8, with the status in the lowest byte
+    "a status next to an amount": (1001 << 8 | 1, "8060ff1660031415906008" + "1c02"),
+}
+
+
+@pytest.mark.parametrize("kind", _NEARLY_PARTS)
+def test_a_word_that_is_the_answer_only_over_most_words_is_not_claimed_to_be_the_value(search, chain, kind):
+    word, code = _NEARLY_PARTS[kind]
+    contract = to_checksum_address(f"0x{0x57A7 << 128:040x}")
+    chain.rpc("anvil_setCode", contract, f"0x600054{code}5f5260205ff3")
+    chain.rpc("anvil_setStorageAt", contract, f"0x{0:064x}", f"0x{word:064x}")
+    chain.mine(1)
+    (slot,) = search.found(contract, "amount()")["slots"]
+    assert (slot["certainty"], slot["value"]) == ("computed", None)
+
+
+def test_nfts_have_no_decimals_even_if_their_contract_has(search, chain):
+    """The contract answers 1 to all calls."""
+    contract = to_checksum_address(f"0x{0x0721 << 128:040x}")
+    chain.rpc("anvil_setCode", contract, "0x6000545f5260205ff3")
+    chain.rpc("anvil_setStorageAt", contract, f"0x{0:064x}", f"0x{1:064x}")
+    chain.mine(1)
+    hints = search.found(contract, "balanceOf(address)", ALICE)["hints"]
+    assert (hints["nft"], hints["decimals"]) == ("ERC-721", None)
+
+
+def test_a_base_at_the_end_of_storage_is_searched(search):
+    found = search.found("OldToken", "balanceOf(address)", ALICE, base=str(2**256 - 1))
+    assert [slot["certainty"] for slot in found["slots"]] == ["is_value"]
+
+
+def test_a_node_whose_list_is_short_does_not_hide_the_slots_of_a_long_one(search, chain, spoiled, settings):
+    """The call adds up 60 slots, of which only one isn't 0."""
+    contract = to_checksum_address(f"0x{0x5030 << 128:040x}")
+    terms = "".join(f"60{slot:02x}5401" for slot in range(60))
+    chain.rpc("anvil_setCode", contract, f"0x5f{terms}5f5260205ff3")
+    chain.rpc("anvil_setStorageAt", contract, f"0x{3:064x}", f"0x{1001:064x}")
+    chain.mine(1)
+
+    def shorten(asked: Any, honest: Any) -> Any:
+        if asked["method"] != "eth_createAccessList" or "result" not in honest:
+            return honest
+        listed = [{"address": contract, "storageKeys": [f"0x{3:064x}"]}]
+        return honest | {"result": honest["result"] | {"accessList": listed}}
+
+    spoiled(shorten)
+    one = settings.CHAINS_FILE.read_text()
+    (liar,) = search.found(contract, "total()")["confirmedBy"]
+    reconfigure(settings, '"]', f'", "{chain.url}"]')
+    answer = search.ask(contract, "total()")
+    settings.CHAINS_FILE.write_text(one)
+    assert answer.status_code != 200 or answer.json()["confirmedBy"] == [liar]
 
 
 def test_a_slot_that_leads_elsewhere_by_one_small_number_is_no_detail(search, chain):
@@ -1193,7 +1253,8 @@ def test_each_search_has_other_arguments_and_callers(search, spoiled):
         calls = [question["params"][0] for question in asked if question["method"] == "eth_call"]
         callers = [call["from"] for call in calls]
         assert len(set(callers)) == len(callers)
-        holders = {call["data"][-40:] for call in calls if len(call["data"]) == 74} - {ALICE[2:].lower()}
+        balances = [call["data"] for call in calls if call["data"].startswith("0x70a08231")]
+        holders = {data[-40:] for data in balances} - {ALICE[2:].lower()}
         sets.append({*callers, *holders})
         assert holders
         asked.clear()
