@@ -12,7 +12,8 @@ _RUN = re.compile(rf"[\u0300-\U0010ffff]{{{_MAX_MARKS + 1},}}")
 
 def is_mark(character: str) -> bool:
     """Return whether the character is drawn above, below or around the one before it."""
-    return unicodedata.category(character) in {"Mn", "Me"}
+    # Some marks have a width of their own by their category, and are drawn at the character before all the same.
+    return unicodedata.category(character) in {"Mn", "Me"} or unicodedata.combining(character) != 0
 
 
 def with_few_marks(text: str, instead: Callable[[str], str] = lambda _: "") -> str:

@@ -53,6 +53,7 @@ def test_every_answer_about_a_batch_has_its_label(client: Client, key):
             "Z" + "\u0301" * 99,
             "e" + "\u0301" * 5,
             "o" + "\u20dd" * 5,
+            "o" + "\U0001d165" * 5,
             "a" + "\u0e49" * 5,
             "\u0915" + "\u0951\u093e" * 5,
         ),
