@@ -8,11 +8,12 @@ because the service's statements queue behind it, and tries again after a pause.
 import logging
 import time
 from itertools import groupby
-from typing import Any
+from typing import Any, NoReturn
 
 from django.db import OperationalError, transaction
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations import AddField, AddIndex, Migration
+from django.db.migrations.exceptions import IrreversibleError
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
@@ -48,6 +49,13 @@ class Expansion(Migration):
                 time.sleep(_PAUSE_SECONDS)
             project_state = state
         return project_state
+
+    def unapply(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse. Raises `IrreversibleError`."""
+        raise IrreversibleError(
+            f"{self} can't be taken back, because that would drop what was written since. An earlier version runs with "
+            "the database as it is: see 'Roll back' in docs/operating/upgrading.md."
+        )
 
     def _changed(
         self, table: str, operations: list[Operation], state: ProjectState, schema_editor: BaseDatabaseSchemaEditor

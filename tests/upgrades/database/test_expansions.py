@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from django.db.migrations.exceptions import IrreversibleError
 
 from devnet.devchain import PROJECT
 from tests.databases import same_database
@@ -74,6 +75,14 @@ def test_a_killed_upgrade_goes_on_from_each_statement(version, transactional_db,
             else:
                 break
     assert statements > 5
+
+
+@pytest.mark.parametrize("back", [("accounts", "0001"), ("queries", "0001"), ("proving", "0002"), ("queries", "zero")])
+def test_no_migration_goes_back(transactional_db, back):
+    before = schema()
+    with pytest.raises(IrreversibleError, match="would drop what was written since"):
+        migrate(*back)
+    assert schema() == before
 
 
 @pytest.mark.postgresql_only(reason="SQLite has neither privileges nor locks of tables")
