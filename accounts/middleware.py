@@ -3,16 +3,13 @@
 No library is used, because libraries leave the key in the request, where logs and debug pages show it.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from urllib.parse import quote_plus, unquote_plus
+from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 from pydantic import SecretStr
 
 from config.logs import redact_keys
-
-PARAMETER = "apiKey"
+from config.query_strings import read_query, redacted
 
 # Other variables with URLs. Gunicorn passes the whole request target in RAW_URI, other servers in REQUEST_URI. The
 # referring page may have been opened with a key.
@@ -45,50 +42,18 @@ class ApiKeyMiddleware:
         return response
 
 
-def presents_key(meta: Mapping[str, str]) -> bool:
-    """Return whether a request presents a key. `meta` has its variables, as they are before the middleware."""
-    return bool(meta.get("HTTP_API_KEY") or _read_query(meta.get("QUERY_STRING", "")).first_key)
-
-
 def _take_key(request: HttpRequest) -> None:
     meta = request.META
     from_header = meta.pop("HTTP_API_KEY", "")
-    from_query = _read_query(meta.get("QUERY_STRING", ""))
+    from_query = read_query(meta.get("QUERY_STRING", ""))
     meta["QUERY_STRING"] = from_query.without_keys
     for name in _URLS:
         if name in meta:
             path, mark, query = meta[name].partition("?")
-            kept = _read_query(query).without_keys
-            meta[name] = _redacted(path) + (mark if kept else "") + kept
+            kept = read_query(query).without_keys
+            meta[name] = redacted(path) + (mark if kept else "") + kept
     # Servers also pass the path decoded.
     request.path, request.path_info = redact_keys(request.path), redact_keys(request.path_info)
     meta["PATH_INFO"] = redact_keys(meta.get("PATH_INFO", ""))
     key = from_header or from_query.first_key
     request.presented_key = SecretStr(key) if key else None  # type: ignore[attr-defined]  # this makes it an ApiRequest
-
-
-@dataclass(frozen=True)
-class _QueryString:
-    without_keys: str
-    first_key: str
-    """The value of the first parameter `apiKey`. Empty if there is none."""
-
-
-def _read_query(query: str) -> _QueryString:
-    """Take API keys out of a query string. Parameters are split as `QueryDict` does."""
-    kept, keys = [], []
-    for part in query.split("&"):
-        name, _, value = part.partition("=")
-        # The name is matched in any capitalization, because its value may still be a key.
-        if unquote_plus(name).lower() == PARAMETER.lower():
-            keys.append(unquote_plus(value))
-        else:
-            kept.append(_redacted(part))
-    return _QueryString("&".join(kept), next(iter(keys), ""))
-
-
-def _redacted(part: str) -> str:
-    """Redact the keys in a percent-encoded part of a URL. A part without keys is returned unchanged."""
-    text = unquote_plus(part)
-    redacted = redact_keys(text)
-    return part if redacted == text else quote_plus(redacted, safe=":/=")

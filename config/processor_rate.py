@@ -17,9 +17,9 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template import loader
 
-from accounts.middleware import presents_key
 from config import client_addresses
 from config.error_answers import error_answer, is_of_api, wants_json, with_retry_after
+from config.query_strings import presents_key
 
 # Seconds by which a client may be ahead of its share. If it is further ahead, the service refuses its requests, and
 # `config.gunicorn` makes pauses between them.
