@@ -33,7 +33,7 @@ class Fragment:
     content: str
     version: str
     was: str
-    """As in `ShownBatch`."""
+    """The mark of a DONE batch, which `ShownBatch` describes."""
     token: str
     """It stands in forms for a reader's. Nobody can guess it, so that it stands nowhere else."""
 

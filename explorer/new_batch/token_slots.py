@@ -112,7 +112,7 @@ class TokenSlots:
     def serves_others(self) -> bool:
         """Return whether the slots of other holders have the name with another key, if there are others.
 
-        A key that is the contract's own address may be the contract, whoever the holder is.
+        A key that is the contract's own address may be the contract, for every holder.
         """
         if not self.other_holders:
             return True

@@ -195,7 +195,7 @@ def _of_token(options: BatchOptions, service: client.BatchQueryService) -> Batch
 def _is_by_holder(slot: client.SlotOfCall, token: str, holder: str) -> bool:
     """Return whether the slot follows from the holder alone: by the only key of its name, or in Solady's layout.
 
-    A key that is the contract's own address may be the contract itself, whoever the holder is.
+    A key that is the contract's own address may be the contract itself, for every holder.
     """
     if holder.casefold() in {token, slot.account.casefold()}:
         return False
