@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections import deque
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class worker_class(ThreadWorker):  # noqa: N801 (gunicorn's name of the setting)
         self.pausing = WeakSet[Any]()
         """Sockets whose next request has to wait."""
         self._paused = deque[tuple[float, Any, Any]]()
+        self.metrics_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
     def finish_request(self, conn: Any, fs: Any) -> None:
         pauses = conn.sock in self.pausing and self.alive and len(self._paused) < _MAX_PAUSED
@@ -98,12 +100,13 @@ logconfig_dict = {
 def on_starting(_: Any) -> None:
     """Report a fault of a setting, chains.toml or the schema once, before every process would."""
     _check_apart()
-    # Processes store their metrics in this folder, so that each process can answer for all (`config.metrics_server`).
-    memory = "/dev/shm"  # noqa: S108 (the folder in it is private)
-    prefix = f"batch-query-service-metrics.{os.getpid()}."
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(
-        prefix=prefix, dir=memory if os.access(memory, os.W_OK) else None
-    )
+    for folder in Path(_MEMORY).glob(f"{_METRICS}.*.*"):
+        # Another server that starts may remove the folder first.
+        with suppress(FileNotFoundError):
+            _, supervisor, _ = folder.name.split(".")
+            if folder.lstat().st_uid == os.getuid() and not Path("/proc", supervisor).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+    _make_metrics_folder()
 
 
 def on_reload(_: Any) -> None:
@@ -112,6 +115,25 @@ def on_reload(_: Any) -> None:
         _check_apart()
     except SystemExit as wrong:
         raise HaltServer(str(wrong).replace("\n", " "), 1) from None
+    # The new processes count from 0, as after a start. Prometheus expects that, and no count that becomes lower.
+    _make_metrics_folder()
+
+
+_MEMORY, _METRICS = "/dev/shm", "batch-query-service-metrics"  # noqa: S108 (folders in it are private)
+
+
+def _make_metrics_folder() -> None:
+    """Have new processes store their metrics in a folder, so that each can answer for all (`config.metrics_server`)."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(
+        prefix=f"{_METRICS}.{os.getpid()}.", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None
+    )
+
+
+def child_exit(server: Any, worker: worker_class) -> None:
+    """Remove the metrics of the processes from before a reload when the last of these processes has ended."""
+    in_use = {os.environ["PROMETHEUS_MULTIPROC_DIR"], *(each.metrics_folder for each in server.WORKERS.values())}
+    if worker.metrics_folder not in in_use:
+        shutil.rmtree(worker.metrics_folder, ignore_errors=True)
 
 
 def _check_apart() -> None:

@@ -37,8 +37,11 @@ def folders(supervisor: int) -> list[Path]:
     return [each for each in Path("/dev/shm").glob(f"batch-query-service-metrics.{supervisor}.*") if each.is_dir()]
 
 
+needs_memory = pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no /dev/shm")
+
+
 @pytest.mark.long
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no /dev/shm")
+@needs_memory
 def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(own):
     supervisor, processes = own.pids()
     (folder,) = folders(supervisor)
@@ -62,6 +65,48 @@ def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(own):
     assert value(get(own, "/metrics")[1], "batchquery_request_seconds_count", route="chain-connections")
     own.installation.stop()
     assert not folder.exists()
+
+
+@pytest.fixture
+def left() -> Iterator[Path]:
+    """Yield a folder that is named as a running server's, which it must stay."""
+    folder = Path(f"/dev/shm/batch-query-service-metrics.{os.getpid()}.running")
+    folder.mkdir()
+    yield folder
+    folder.rmdir()
+
+
+@pytest.mark.long
+@needs_memory
+def test_a_server_removes_the_metrics_of_killed_ones_and_no_others(own, tmp_path, left):
+    killed, _ = own.pids()
+    (folder,) = folders(killed)
+    own.installation.kill("web")
+    assert folder.exists()
+    second = tmp_path / "second"
+    second.mkdir()
+    with serving(second, threads=2) as server:
+        until(lambda: not folder.exists(), "removal", says=server.pids)
+        assert left.exists()
+        assert len(folders(server.pids()[0])) == 1
+
+
+@pytest.mark.long
+@needs_memory
+def test_a_reload_keeps_no_metrics_of_processes_that_have_ended(own):
+    supervisor, before = own.pids()
+    for _ in range(2):
+        get(own, "/chain-connections")
+    assert counted(own, "chain-connections") == 2
+    (folder,) = folders(supervisor)
+    os.kill(supervisor, signal.SIGHUP)
+    until(lambda: len(set(own.pids()[1]) - set(before)) == len(own.pids()[1]) == 2, "two others", says=own.pids)
+    until(lambda: not folder.exists(), "removal", says=own.pids)
+    get(own, "/chain-connections")
+    assert counted(own, "chain-connections") == 1
+    assert len(folders(supervisor)) == 1
+    own.installation.stop()
+    assert not folders(supervisor)
 
 
 def lines_of_log(server: WebServer) -> list[dict[str, Any]]:
