@@ -21,7 +21,7 @@ from django.db.models.functions import Now
 from chains.chains_file import Chain, Connection
 from chains.nodes.node_errors import with_words
 from config.configured_chains import get_chains
-from config.database import due_rows
+from config.database import due_rows, pooler
 from proving.models import (
     SEEN,
     WATCHED_STATES,
@@ -49,7 +49,7 @@ CODES = (
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
-    *("connection_missing", "fork_ahead", "transactions_fail", "history_ends", "finality_stands"),
+    *("connection_missing", "fork_ahead", "transactions_fail", "history_ends", "finality_stands", "pooler_limits"),
 )
 """The codes of `/healthz`, as docs/operating/runbook.md explains them, besides `database_unavailable`."""
 DATABASE_UNAVAILABLE = "database_unavailable"
@@ -281,6 +281,11 @@ def storing() -> Iterator[Problem]:
         yield Problem("storage", sentence)
 
 
+def pooled() -> Iterator[Problem]:
+    if sentence := pooler.problem():
+        yield Problem("pooler_limits", sentence)
+
+
 def attesters() -> Iterator[Problem]:
     """Yield notices about configured connections that work. They are sentences for the operator, without a code.
 
@@ -307,7 +312,7 @@ Check: TypeAlias = Callable[[], Iterator[Problem]]
 """It raises `django.db.DatabaseError` where the database does not answer."""
 CHECKS: tuple[Check, ...] = (
     *(workers, standstills, chains, stopped),
-    *(troubled_signers, signers, facts_registries, storing),
+    *(troubled_signers, signers, facts_registries, storing, pooled),
 )
 
 

@@ -4,7 +4,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import psycopg
 import pytest
@@ -40,6 +40,19 @@ ABSENT = (
 chain = chain_fixture(chain_id=CHAIN_ID, block_seconds=1)
 
 
+class Unlimited(Service):
+    """A service that is well but for the time limits of its connections, which `/healthz` reports from the start."""
+
+    def health(self) -> tuple[list[str], list[str], list[str]]:
+        answer = requests.get(f"{self.base_url}/healthz", timeout=60).json()
+        return answer["codes"], answer["critical"], answer["problems"]
+
+    def is_healthy(self) -> bool:
+        with suppress(requests.ConnectionError):
+            return self.health() == (["pooler_limits"], [], [ABSENT])
+        return False
+
+
 @pytest.fixture
 def server() -> Iterator[Postgres]:
     with Postgres() as server:
@@ -53,12 +66,12 @@ def pooler(server, request) -> Iterator[PgBouncer]:
 
 
 @pytest.fixture
-def service(chain, pooler, tmp_path) -> Iterator[Service]:
+def service(chain, pooler, tmp_path) -> Iterator[Unlimited]:
     with ExitStack() as running:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port: int = listener.getsockname()[1]
         toml, key = CHAINS_TOML % chain.url, ACCOUNTS[3][1]
-        service = Service(running, tmp_path / "state", toml, key, port, DATABASE_URL=pooler.url())
+        service = Unlimited(running, tmp_path / "state", toml, key, port, DATABASE_URL=pooler.url())
         service.deploy_registry(CHAIN_ID, CHAIN_ID)
         service.serve()
         yield service
@@ -97,6 +110,7 @@ def test_the_service_works_behind_a_pooler_and_names_time_limits_that_the_role_l
     pooler.start()
     prove()
     assert ready() == (200, "")
+    assert service.health() == ([], [], [])
     assert "accounts.W006" not in checked()
     with psycopg.connect(server.url()) as other:
         other.execute("SET idle_in_transaction_session_timeout = 0")
