@@ -1,4 +1,4 @@
-"""A started Prometheus with the shipped rules reads the web server and a worker, and answers the dashboard's queries."""
+"""A started Prometheus with the shipped rules reads web server and worker, and answers the dashboard's queries."""
 
 import json
 import shutil
