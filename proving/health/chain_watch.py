@@ -41,7 +41,7 @@ from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.nodes.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
 from chains.prices import prices_at
 from chains.tries.header import Header
-from config.configured_chains import get_chains, get_rpc
+from config.configured_chains import get_beacon_client, get_chains, get_rpc
 from proving import facts, money, sources
 from proving.health.findings import FORK_TOLD, QUOTING, Problem, subject
 from proving.models import LIVE_STATES, ChainWatch, Signer, Transaction
@@ -137,6 +137,7 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
         # Nodes of other chains have already been reported.
         if not (problems and isinstance(error, NodeOfWrongChain)):
             problems.append(_unavailable(chain, error))
+    problems += _of_beacon_nodes(chain)
     return Examined(head, problems, balances, nonces)
 
 
@@ -394,6 +395,18 @@ def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
             return
     sentence = f"No node of {chain.label} sends valid proofs of accounts (eth_getProof)."
     yield Problem("no_proofs", sentence, subject(chain.id))
+
+
+def _of_beacon_nodes(chain: Chain) -> Iterator[Problem]:
+    """Yield a problem if no beacon node of the chain has a final block, so that no new jump can begin."""
+    client = get_beacon_client(chain.id)
+    if client is None:
+        return
+    try:
+        client.header("finalized")
+    except NodeUnavailable as error:
+        sentence = f"No beacon node in beacon_urls of {chain.label} can be used: {'; '.join(error.reasons)}. "
+        yield Problem("no_beacon_node", f"{sentence}Batches about old blocks may wait.", subject(chain.id))
 
 
 def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:

@@ -50,6 +50,7 @@ CODES = (
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
     *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
     *("connection_missing", "fork_ahead", "transactions_fail", "history_ends", "finality_stands", "pooler_limits"),
+    "no_beacon_node",
 )
 """The codes of `/healthz`, as docs/operating/runbook.md explains them, besides `database_unavailable`."""
 DATABASE_UNAVAILABLE = "database_unavailable"

@@ -333,7 +333,8 @@ def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[
         else:
             tells_summaries = True
             say(f"  Beacon node {host}: {newest} is final, and its state has {count:,} summaries.")
-    if tells_summaries or not chain.beacon_urls:
+    # The observation of the chain has a problem if no node answers.
+    if tells_summaries or not (answers or unfit):
         return []
     lacking = "returns historical summaries, so no new jump can begin" if answers else "can be used"
     sentences = [f"No beacon node in beacon_urls of {chain.label} {lacking}.", *(f"{each}." for each in unfit)]

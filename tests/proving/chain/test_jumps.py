@@ -14,7 +14,7 @@ from proving.models import FactsRegistry, Transaction
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import error
 from tests.contracts.deployed import Deployed
-from tests.explorer.batches import bundle_of
+from tests.explorer.batches import beat, bundle_of
 from tests.factories import client_of
 from tests.proving import chain_state, estimated_batches, self_funded
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
@@ -193,6 +193,24 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     node.states = states
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
     assert proven(service, there, OLD)
+
+
+@pytest.mark.long
+def test_an_absent_beacon_node_is_reported_until_it_is_back_and_batches_go_on(service, there, key):
+    service.api.__exit__()
+    batch = submit(key, of_there(OLD))
+    work(2)
+    beat()
+    told = Client().get("/healthz").json()
+    assert told["codes"] == ["no_beacon_node"]
+    assert told["critical"] == []
+    lacking = "No beacon node in beacon_urls of The other chain (31338) can be used: 127.0.0.1:"
+    assert told["problems"][0].startswith(lacking)
+    assert "can't be reached. Batches about old blocks may wait." in told["problems"][0]
+    service.api.__enter__()
+    assert work_until_done(batch, service.here).status == BatchStatus.DONE
+    assert proven(service, there, OLD)
+    assert Client().get("/healthz").json()["codes"] == []
 
 
 @pytest.mark.long

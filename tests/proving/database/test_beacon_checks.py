@@ -57,7 +57,8 @@ def test_nodes_of_which_none_tells_summaries(check, node):
         assert problem.startswith(
             "no_beacon_node: No beacon node in beacon_urls of Development chain (31337) returns historical summ"
         )
-    assert check(DEAD)[1] == ["no_beacon_node: No beacon node in beacon_urls of Development chain (31337) can be used."]
+    absent = "No beacon node in beacon_urls of Development chain (31337) can be used: 127.0.0.1:1 can't be reached."
+    assert check(DEAD)[1] == [f"no_beacon_node: {absent} Batches about old blocks may wait."]
     assert check() == ([], [])
 
 
