@@ -73,6 +73,8 @@ class HttpRequest:
     """Maximum bytes read of an answer with another status."""
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     """Certificates for TLS. None: those that this machine trusts, and none of its own."""
+    asked: str = ""
+    """A word for what is requested. The failure of a time-out has it."""
     redirects: int = 0
     """Maximum redirects within the host that are followed one after another."""
     shorten: Callable[[bytes], bytes] | None = None
@@ -128,7 +130,8 @@ async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpR
     """Send the request, through the environment's proxy if there is one. Raises `Failed`."""
     import aiohttp  # noqa: PLC0415 (slow to load, and most commands and pages send no requests)
 
-    late = TimedOut(f"did not answer within {request.silence_seconds:g} seconds")
+    asked = f" {request.asked}" if request.asked else ""
+    late = TimedOut(f"did not answer{asked} within {request.silence_seconds:g} seconds")
     if time.monotonic() < _rests_until.get(request.url, 0):
         raise late
     by: NamedProxy | None = None

@@ -683,6 +683,8 @@ class WorkerHeartbeat(models.Model):
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
     has_old_chains = models.BooleanField(default=False, db_default=False)  # chains.toml was changed after its start
+    # The methods that nodes don't answer in time, made by `proving.health.chain_watch`.
+    unanswered = models.JSONField(default=list, db_default=[])
 
     # Time without a heartbeat after which a worker counts as dead.
     SILENCE: ClassVar[timedelta] = timedelta(seconds=20)

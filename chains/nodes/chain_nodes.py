@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -38,6 +38,7 @@ from chains.nodes.node_errors import (
     FINAL,
     NO_METHOD,
     PRUNED,
+    SEND,
     TOO_SLOW,
     BadStatus,
     ChainError,
@@ -100,6 +101,8 @@ MAX_REST_SECONDS = 60
 _MOST_REDIRECTS = 3
 # A node may ask for a longer rest in the header Retry-After. It is asked again after this time.
 _LONGEST_RETRY_AFTER = 600
+# Seconds after which an answer to a sent transaction is late: a node only checks the transaction before it answers.
+_SLOW_SEND_SECONDS = 5
 # Seconds for which the answer to the chain id shows that a node answers.
 _ANSWERING_SECONDS = 1
 # Seconds until a node's chain id is checked again, because its URL may lead to another chain later.
@@ -243,6 +246,22 @@ class ChainNodes:
         return why
 
 
+@dataclass(frozen=True)
+class Unanswered:
+    """A method that a node didn't answer in time, when it was requested last."""
+
+    seconds: float
+    """The time-out, or how long the late answer took."""
+    is_late: bool
+    """True if the node answered, but too late."""
+    is_alone: bool
+    """False if other methods went in each such batch, any of which may be the cause."""
+    times: int
+    """The number of requests since the last answer in time."""
+    last: float
+    """The time of the last one, in unix seconds."""
+
+
 class RpcNode:
     """One node, asked by any number of threads. It is used only while it reports the right chain id."""
 
@@ -266,6 +285,8 @@ class RpcNode:
         """The last fault. None: the node has answered since."""
         self.refused_size: int | None = None
         """The number of requests in the last batch that failed. None: none has."""
+        self.unanswered: dict[str, Unanswered] = {}
+        """The methods that the node didn't answer in time since its last answer to them."""
         self.rests_until = 0.0
         self.is_out = False
         """True if it last began to rest because it was down or wrong, and not for a bad answer to some question."""
@@ -536,7 +557,31 @@ class RpcNode:
             except RecursionError:
                 outcome = InvalidReply(f"{self.host} answered with lists nested too deeply to be read")
             count_exchange(self._chain_id, self.host, outcome, took)
+            self._note_time({method for method, _ in batch}, outcome, took)
             yield outcome
+
+    def _note_time(self, methods: Collection[str], outcome: Results | NodeUnavailable, seconds: float) -> None:
+        """Count time-outs of each method until it is answered. A node that doesn't even tell its chain id is down."""
+        is_silent, now = isinstance(outcome, NodeTimedOut), time.time()
+        if isinstance(outcome, NodeUnavailable) and not is_silent:
+            return
+        if is_silent and {*methods} == {"eth_chainId"}:
+            self.unanswered.clear()
+            return
+        for method in methods:
+            is_late = method == SEND and seconds >= _SLOW_SEND_SECONDS
+            if not (is_silent or is_late):
+                self.unanswered.pop(method, None)
+                continue
+            before = self.unanswered.get(method)
+            self.unanswered[method] = Unanswered(
+                seconds=self._timeout if is_silent else seconds,
+                is_late=not is_silent,
+                is_alone=len(methods) == 1 or (before is not None and before.is_alone),
+                # Nobody knows whether the transaction has arrived, so once is enough.
+                times=(before.times if before else 0) + (2 if method == SEND else 1),
+                last=now,
+            )
 
     def _with_refusals_checked(self, batch: Sequence[Request], results: Results) -> Results:
         """Return the results of a batch.
@@ -572,6 +617,7 @@ class RpcNode:
             max_bytes=min(MAX_REPLY_BYTES, sum(map(_most_bytes, batch))),
             silence_seconds=min(self._timeout, seconds),
             total_seconds=seconds,
+            asked=batch[0][0] if len({method for method, _ in batch}) == 1 else "",
             read_statuses=_READ_STATUSES,
             peeked_bytes=_PEEKED_BYTES,
             redirects=_MOST_REDIRECTS,

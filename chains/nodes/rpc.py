@@ -12,7 +12,7 @@ from eth_utils.crypto import keccak
 from chains.chains_file import Chain
 from chains.encoding import in_units
 from chains.nodes import questions
-from chains.nodes.chain_nodes import ChainNodes, Question, RpcNode
+from chains.nodes.chain_nodes import ChainNodes, Question, RpcNode, Unanswered
 from chains.nodes.node_batches import ExchangeBudget, ReplyTooLong
 from chains.nodes.node_errors import (
     FINAL,
@@ -145,6 +145,15 @@ class RpcClient:
     def resting_nodes(self) -> dict[str, NodeUnavailable]:
         """Return the last fault of each node that rests now, by its host."""
         return {node.host: node.problem for node in self._nodes.all if node.problem and node.is_resting}
+
+    def unanswered(self) -> dict[tuple[str, str], Unanswered]:
+        """Return which methods each node doesn't answer in time, by host and method."""
+        return {
+            (node.host, method): unanswered
+            for node in self._nodes.all
+            for method, unanswered in node.unanswered.copy().items()
+            if unanswered.is_alone
+        }
 
     def ask_each(self, questions: Sequence[Question[Answer]]) -> dict[str, list[Answer | ChainError]]:
         """Return the answers of each node that answers, by its host. Empty if there is only one that isn't down.

@@ -44,7 +44,7 @@ from chains.tries.header import Header
 from config.configured_chains import get_beacon_client, get_chains, get_rpc
 from proving import facts, money, sources
 from proving.health.findings import FORK_TOLD, QUOTING, Problem, subject
-from proving.models import LIVE_STATES, ChainWatch, Signer, Transaction
+from proving.models import LIVE_STATES, SEEN, ChainWatch, Signer, Transaction
 from proving.packing.packs import MOST_GAS_OF_PROOFS
 from proving.sending import gas_caps
 from proving.sending.signers import locked, note_nonce
@@ -88,6 +88,22 @@ def observe(lane: HeldLane) -> None:
                 # An error about one chain must not prevent the observation of other chains.
                 logger.exception("observing chain %s failed", chain.id)
                 ChainWatch.objects.filter(pk=chain.id).update(due_at=Now() + _PAUSE)
+
+
+def unanswered() -> list[dict[str, str | int]]:
+    """Return which methods nodes lately didn't answer this process in time."""
+    return [
+        {
+            "chain": chain.id,
+            "host": host,
+            "method": method,
+            "times": silent.times,
+            "words": f"{'an answer only after' if silent.is_late else 'no answer within'} {silent.seconds:.0f} s",
+        }
+        for chain in get_chains().chains
+        for (host, method), silent in get_rpc(chain.id).unanswered().items()
+        if time.time() - silent.last < SEEN.total_seconds()
+    ]
 
 
 @dataclass(frozen=True)
@@ -385,6 +401,7 @@ def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
     """Yield a problem if the chain is a source, and no node proves an account of either of two recent blocks."""
     if all(connection.source_id != chain.id for connection in get_chains().connections):
         return
+    sentence = quoting = f"No node of {chain.label} sends valid proofs of accounts (eth_getProof)."
     for below in (KEPT_BELOW, KEPT_BELOW + 1):
         # The state of block 0 was written by no block, and nodes of development chains prove it by another root.
         block = rpc.answer(questions.header(max(1, head.number - below)))
@@ -393,8 +410,8 @@ def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
         (proof,) = rpc.proofs([questions.ProofRequest(block.number, block.hash, block.state_root, HISTORY_CONTRACT)])
         if not isinstance(proof, ChainError):
             return
-    sentence = f"No node of {chain.label} sends valid proofs of accounts (eth_getProof)."
-    yield Problem("no_proofs", sentence, subject(chain.id))
+        quoting = f"{sentence} {proof.for_operators}"
+    yield Problem("no_proofs", sentence, subject(chain.id, **{QUOTING: quoting}))
 
 
 def _of_beacon_nodes(chain: Chain) -> Iterator[Problem]:

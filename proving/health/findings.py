@@ -120,6 +120,23 @@ def standstills() -> Iterator[Problem]:
             yield Problem("standstill", sentence, {"kind": stage} | ({NETWORKS: "test"} if is_test else {}))
 
 
+def silent_nodes() -> Iterator[Problem]:
+    """Yield a problem for each method that workers found unanswered at least twice. One time-out is an accident."""
+    configured = {chain.id: chain for chain in get_chains().chains}
+    times: Counter[tuple[Chain, str, str]] = Counter()
+    words: dict[tuple[Chain, str, str], str] = {}
+    for told in WorkerHeartbeat.running().order_by("pk").values_list("unanswered", flat=True):
+        for each in told:
+            if (chain := configured.get(each["chain"])) and each["host"] in chain.hosts:
+                key = chain, each["host"], each["method"]
+                times[key] += each["times"]
+                words[key] = each["words"]
+    for (chain, host, method), count in sorted(times.items(), key=lambda item: item[0][1:]):
+        if count > 1:
+            sentence = f"{method}: {words[chain, host, method]} from {host}, a node of {chain.label}."
+            yield Problem("node_fails", sentence, subject(chain.id, node=host, method=method))
+
+
 def chains(*, quotes_nodes: bool = True) -> Iterator[Problem]:
     """Yield the problems of chains, according to a running worker's observations. Only operators get nodes' words."""
     configured = {chain.id: chain for chain in get_chains().chains}
@@ -312,7 +329,7 @@ def users_webhooks() -> Iterator[Problem]:
 Check: TypeAlias = Callable[[], Iterator[Problem]]
 """It raises `django.db.DatabaseError` where the database does not answer."""
 CHECKS: tuple[Check, ...] = (
-    *(workers, standstills, chains, stopped),
+    *(workers, standstills, chains, silent_nodes, stopped),
     *(troubled_signers, signers, facts_registries, storing, pooled),
 )
 

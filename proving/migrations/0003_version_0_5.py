@@ -26,6 +26,7 @@ class Migration(Expansion):
         migrations.AddField("chainhead", "timestamp", models.PositiveBigIntegerField(db_default=0, default=0)),
         migrations.AddField("chainhead", "final_timestamp", models.PositiveBigIntegerField(null=True)),
         migrations.AddField("chainhead", "fork", models.JSONField(null=True)),
+        migrations.AddField("workerheartbeat", "unanswered", models.JSONField(db_default=[], default=list)),
         migrations.AlterField(
             "jumpleaves",
             "kind",

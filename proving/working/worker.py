@@ -165,7 +165,8 @@ class Worker:
         has_old_chains = have_changed()
         if has_old_chains:
             logger.warning("chains.toml has changed since this worker read it: restart the worker")
-        if not WorkerHeartbeat.objects.filter(worker=self.name).update(beat_at=Now(), has_old_chains=has_old_chains):
+        seen = {"beat_at": Now(), "has_old_chains": has_old_chains, "unanswered": chain_watch.unanswered()}
+        if not WorkerHeartbeat.objects.filter(worker=self.name).update(**seen):
             WorkerHeartbeat.objects.create(worker=self.name, beat_at=Now(), started_at=Now())
         if self._outages:
             self._outages.note_answer()

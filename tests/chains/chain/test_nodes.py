@@ -647,7 +647,7 @@ def test_one_request_that_hangs_is_the_loss_of_its_question(nodes):
     node.hangs = lambda asked: any(question["params"][0] == 3 for question in asked)
     outcomes = nodes(node).ask(echoes(range(64)))
     assert list(failed(outcomes)) == [3]
-    assert "did not answer" in failed(outcomes)[3]
+    assert "did not answer echo within" in failed(outcomes)[3]
 
 
 POISON: dict[str, Callable[[Any], Any]] = {

@@ -341,6 +341,28 @@ def test_a_chain_that_is_configured_no_more_is_of_no_interest():
     assert codes() == []
 
 
+def test_a_method_that_one_worker_or_several_find_unanswered_twice_is_named():
+    host = "127.0.0.1:1"
+
+    def silent(times: int, words: str = "no answer within 10 s") -> list[dict[str, str | int]]:
+        return [{"chain": 31337, "host": host, "method": "eth_estimateGas", "times": times, "words": words}]
+
+    WorkerHeartbeat.objects.update(unanswered=silent(1))
+    assert codes() == []
+    named = ("node_fails", f"eth_estimateGas: no answer within 10 s from {host}, a node of Development chain (31337).")
+    WorkerHeartbeat.objects.update(unanswered=silent(2))
+    assert (problems(), critical()) == ([named], [])
+    WorkerHeartbeat.objects.update(unanswered=silent(1))
+    now = timezone.now()
+    WorkerHeartbeat.objects.create(worker="another", started_at=now, beat_at=now, unanswered=silent(1))
+    assert problems() == [named]
+    WorkerHeartbeat.objects.filter(worker="another").update(beat_at=now - SILENCE)
+    assert codes() == []
+    # The node has left chains.toml.
+    WorkerHeartbeat.objects.update(unanswered=[silent(2)[0] | {"host": "gone.example.org"}])
+    assert codes() == []
+
+
 # --- Signers ----------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -101,6 +102,57 @@ def test_a_worker_that_beats_and_does_nothing_is_told_until_it_goes_on(service, 
     Lane.objects.filter(token="another").update(until=None)
     factories.until(lambda: factories.is_done(batch), "DONE")
     assert "standstill" not in codes()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["eth_estimateGas", "eth_sendRawTransaction", "eth_getProof"])
+def test_a_method_that_the_node_does_not_answer_is_named_until_it_does(service, start_worker, settings, method):
+    """The node answers all others."""
+    goes_on = threading.Event()
+
+    def answer(body: Any) -> Any:
+        if any(question["method"] == method for question in (body if isinstance(body, list) else [body])):
+            goes_on.wait(factories.SECONDS)
+        return ask(service.url, body)
+
+    def health() -> tuple[list[str], list[str]]:
+        told = Client().get("/healthz").json()
+        return told["codes"], told["problems"]
+
+    with lying_node(answer) as url:
+        reconfigure(settings, service.url, url)
+        start_worker()
+        key = a_key()
+        batch = submit(key, request(ALICE, block=service.head()))
+        sentence = f"{method}: no answer within 10 s from {url.removeprefix('http://')}, a node of Development chain"
+        factories.until(lambda: f"{sentence} (31337)." in health()[1], "its name", says=health)
+        assert "node_fails" in health()[0]
+        goes_on.set()
+        # A second batch needs the method once more.
+        again = submit(key, request(BOB, block=service.head()))
+        factories.until(lambda: factories.is_done(batch, again), "DONE")
+        factories.until(lambda: health() == ([], []), "health", says=health)
+
+
+@pytest.mark.long
+def test_a_node_that_takes_transactions_late_is_named(service, start_worker, settings):
+    never = threading.Event()
+
+    def answer(question: Any) -> Any:
+        if question["method"] == "eth_sendRawTransaction":
+            never.wait(6)
+        return ask(service.url, question)
+
+    def problems() -> list[str]:
+        return list(Client().get("/healthz").json()["problems"])
+
+    with lying_node(each(answer)) as url:
+        reconfigure(settings, service.url, url)
+        start_worker()
+        batch = submit(a_key(), request(ALICE, block=service.head()))
+        sentence = f"eth_sendRawTransaction: an answer only after 6 s from {url.removeprefix('http://')}, a node of"
+        factories.until(lambda: any(told.startswith(sentence) for told in problems()), "its name", says=problems)
+        factories.until(lambda: factories.is_done(batch), "DONE")
 
 
 @pytest.mark.postgresql_only(reason="a trigger of SQLite can't raise the error of a full disk")
