@@ -19,6 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from eth_utils.abi import abi_to_signature
+
 from chains.contract_artifacts import ARTIFACTS_DIR
 
 CONTRACTS_DIR = Path(__file__).resolve().parent
@@ -43,6 +45,9 @@ LIBRARY = f"{PACKAGE}src/"
 # The folders of artifacts, by what the sources' paths begin with. The package's contracts stand apart: none of them is
 # frozen.
 FOLDERS = {LIBRARY: "package", f"{PACKAGE}test/": "test", "test/": "test"}
+
+# The package's interfaces of functions that others overload.
+OVERLOADS = ("ISlotField", "IEarlierSatellite")
 
 # Compiler outputs with a contract's code. The names of immutables come from the sources' syntax trees.
 CODE = ("evm.bytecode.object", "evm.deployedBytecode.object", "evm.deployedBytecode.immutableReferences")
@@ -179,12 +184,16 @@ def read_sources(*folders: str) -> dict[str, str]:
 def package_files(artifacts: Mapping[Path, str]) -> dict[Path, str]:
     """Return the text of each file of the package that is made from artifacts, by its path in the package.
 
-    These are the ABIs that users need, and the code of the registry and the reader, for users' tests.
+    These are the ABIs that users need, and the code of the registry and the reader, for users' tests. The ABIs have no
+    overloads: ethers refuses to choose between functions with one name and as many arguments.
     """
     read = [json.loads(text) for text in artifacts.values()]
+    overloads = _overloads()
     registry, reader = (json.loads(artifacts[Path(f"{name}.json")]) for name in ("FactsRegistry", "FactsReader"))
     files = {
-        Path("abi") / f"{artifact['contract']}.json": json.dumps(artifact["abi"], indent=1) + "\n"
+        Path("abi") / f"{artifact['contract']}.json": (
+            json.dumps([each for each in artifact["abi"] if abi_to_signature(each) not in overloads], indent=1) + "\n"
+        )
         for artifact in (registry, reader, *(each for each in read if each["source"].startswith(LIBRARY)))
     }
     constants = "\n".join(
@@ -193,6 +202,17 @@ def package_files(artifacts: Mapping[Path, str]) -> dict[Path, str]:
     )
     files[Path("test/FactsCode.sol")] = FACTS_CODE.format(constants=constants)
     return files
+
+
+def _overloads() -> set[str]:
+    """Return the signatures of the functions that the package has in interfaces of their own."""
+    sources = {path.name: path.read_text() for path in (LIBRARY_DIR / f"{name}.sol" for name in OVERLOADS)}
+    output = run_compiler(sources, {"*": {"*": ["abi"]}})
+    return {
+        abi_to_signature(entry)
+        for path, contracts in output["contracts"].items()
+        for entry in contracts[Path(path).stem]["abi"]
+    }
 
 
 def needed(sources: Mapping[str, str], *paths: str) -> dict[str, str]:

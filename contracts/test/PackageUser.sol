@@ -3,6 +3,7 @@ pragma solidity ^0.8.28;
 
 import {IBlockHashOracle} from "@batch-query-service/contracts/src/adapters/CurveBlockHashOracle.sol";
 import {Headers} from "@batch-query-service/contracts/src/Headers.sol";
+import {IFactsReader} from "@batch-query-service/contracts/src/IFactsReader.sol";
 import {IFactsRegistry} from "@batch-query-service/contracts/src/IFactsRegistry.sol";
 import {ProvenFacts} from "@batch-query-service/contracts/src/ProvenFacts.sol";
 import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
@@ -78,8 +79,20 @@ contract PackageUser {
         return Headers.field(header, place);
     }
 
-    function requireHash(IFactsRegistry registry, uint256 blockNumber, bytes32 blockHash) external view {
-        ProvenFacts.requireHash(registry, blockNumber, blockHash);
+    function requireHeader(IFactsRegistry registry, bytes calldata header) external view returns (uint256) {
+        return ProvenFacts.requireHeader(registry, header);
+    }
+
+    function requireNotOlderThan(IFactsReader reader, uint256 chainId, uint256 blockNumber, uint256 maxAge)
+        external
+        view
+    {
+        ProvenFacts.requireNotOlderThan(reader, chainId, blockNumber, maxAge);
+    }
+
+    /// @dev A literal 0 names the nonce.
+    function nonceByZero(IFactsRegistry registry, address owner, uint256 blockNumber) external view returns (bytes32) {
+        return registry.accountField(owner, blockNumber, 0);
     }
 
     /// @dev As a consumer that goes on without the block: whether the oracle knows it.

@@ -5,7 +5,14 @@ import {CalldataRlp} from "./CalldataRlp.sol";
 import {InvalidProof} from "./InvalidProof.sol";
 
 /// @title Reads the RLP of a block header in calldata (Yellow Paper, 4.4.3), field by field.
-/// @notice A header is as true as its hash: compare `hash` with one that is known before a field is believed.
+/// @notice A header is as true as its hash: compare `hash` with one that is known before a field is believed, as
+/// `ProvenFacts.requireHeader` does. After its source's window a registry vouches for no hash that wasn't proven alone. From
+/// then on, only its `headerField` facts are those of a proven block. Wrong is:
+///
+///     require(Headers.stateRoot(header) == registry.stateRoot(Headers.number(header)));
+///     uint256 time = uint256(Headers.field(header, Headers.TIMESTAMP)); // chosen by the caller
+///
+/// because anybody can write a header with this state root and number, and any other fields.
 ///
 /// The headers of all chains begin with the same 13 fields. The later ones are read where all have the sizes of Ethereum's,
 /// up to Amsterdam's (23 fields): other layouts are refused there. Every function reverts with InvalidProof where it is

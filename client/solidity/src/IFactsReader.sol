@@ -86,26 +86,6 @@ interface IFactsReader {
         view
         returns (bool, bytes32);
 
-    // --- The order of arguments that Satellite had before May 2025 -----------------------------------------------------
-
-    function accountField(uint256 chainId, address account, uint256 blockNumber, uint8 field)
-        external
-        view
-        returns (bytes32);
-    function accountFieldSafe(uint256 chainId, address account, uint256 blockNumber, uint8 field)
-        external
-        view
-        returns (bool, bytes32);
-
-    function storageSlot(uint256 chainId, address account, uint256 blockNumber, bytes32 slot)
-        external
-        view
-        returns (bytes32);
-    function storageSlotSafe(uint256 chainId, address account, uint256 blockNumber, bytes32 slot)
-        external
-        view
-        returns (bool, bytes32);
-
     // --- Proofs in the caller's own call, under roots that are facts ---------------------------------------------------
 
     /// @notice The value of a slot under the account's STORAGE_ROOT, which must be a fact; zero if the proof shows that

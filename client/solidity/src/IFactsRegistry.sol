@@ -51,10 +51,8 @@ interface IFactsRegistry {
 
     /// @notice One field of an account, left-padded to 32 bytes. Of an account that doesn't exist: nonce 0, balance 0,
     /// storage root of the empty trie, code hash 0 (as EXTCODEHASH, EIP-1052).
-    function accountField(address account, uint256 blockNumber, AccountField field) external view returns (bytes32);
-
-    /// @notice The value of a storage slot, as `accountStorageSlotValues`.
-    function accountField(address account, uint256 blockNumber, bytes32 slot) external view returns (bytes32);
+    /// @param field A number of `AccountField`: NONCE 0, BALANCE 1 (wei), STORAGE_ROOT 2, CODE_HASH 3.
+    function accountField(address account, uint256 blockNumber, uint8 field) external view returns (bytes32);
 
     /// @notice The value of a storage slot; zero if the slot, or the account, doesn't exist.
     function accountStorageSlotValues(address account, uint256 blockNumber, bytes32 slot)
@@ -82,7 +80,7 @@ interface IFactsRegistry {
 
     // --- The same, but these answer (false, 0) where nothing is proven -------------------------------------------------
 
-    function tryAccountField(address account, uint256 blockNumber, AccountField field)
+    function tryAccountField(address account, uint256 blockNumber, uint8 field)
         external
         view
         returns (bool proven, bytes32 value);

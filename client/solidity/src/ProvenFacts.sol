@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.20;
 
+import {Headers} from "./Headers.sol";
 import {IFactsReader} from "./IFactsReader.sol";
 import {IFactsRegistry} from "./IFactsRegistry.sol";
 
@@ -32,6 +33,8 @@ library ProvenFacts {
 
     /// @notice The registry doesn't know this hash as that of a block of its chain, and its source doesn't vouch for it.
     error UnknownBlockHash(uint256 blockNumber, bytes32 blockHash);
+    /// @notice The block is older than the reader's user allows. `timestamp` is the block's, in Unix seconds.
+    error BlockTooOld(uint256 chainId, uint256 blockNumber, uint256 timestamp, uint256 maxAge);
 
     /// @notice The place of a header's field, for `headerField`.
     uint8 internal constant HEADER_PARENT_HASH = 0;
@@ -57,17 +60,17 @@ library ProvenFacts {
 
     /// @return In wei.
     function balanceAt(IFactsRegistry registry, address account, uint256 blockNumber) internal view returns (uint256) {
-        return uint256(registry.accountField(account, blockNumber, IFactsRegistry.AccountField.BALANCE));
+        return uint256(registry.accountField(account, blockNumber, uint8(IFactsRegistry.AccountField.BALANCE)));
     }
 
     function nonceAt(IFactsRegistry registry, address account, uint256 blockNumber) internal view returns (uint64) {
         // Nonces have 64 bits (EIP-2681), and so has what the registry stores of them.
-        return uint64(uint256(registry.accountField(account, blockNumber, IFactsRegistry.AccountField.NONCE)));
+        return uint64(uint256(registry.accountField(account, blockNumber, uint8(IFactsRegistry.AccountField.NONCE))));
     }
 
     /// @return Zero of an account that doesn't exist, and the hash of nothing of one without code (EIP-1052).
     function codeHashAt(IFactsRegistry registry, address account, uint256 blockNumber) internal view returns (bytes32) {
-        return registry.accountField(account, blockNumber, IFactsRegistry.AccountField.CODE_HASH);
+        return registry.accountField(account, blockNumber, uint8(IFactsRegistry.AccountField.CODE_HASH));
     }
 
     function storageRootAt(IFactsRegistry registry, address account, uint256 blockNumber)
@@ -75,7 +78,7 @@ library ProvenFacts {
         view
         returns (bytes32)
     {
-        return registry.accountField(account, blockNumber, IFactsRegistry.AccountField.STORAGE_ROOT);
+        return registry.accountField(account, blockNumber, uint8(IFactsRegistry.AccountField.STORAGE_ROOT));
     }
 
     /// @param required In wei.
@@ -166,10 +169,25 @@ library ProvenFacts {
         return registry.headerField(blockNumber, HEADER_MIX_HASH);
     }
 
-    /// @notice Requires that a hash is that of a block of the source chain. Where the hash was proven, the number isn't
-    /// compared: take it from the header that has the hash.
-    function requireHash(IFactsRegistry registry, uint256 blockNumber, bytes32 blockHash) internal view {
+    /// @notice Requires that a header is that of a block of the source chain, and returns the block's number. The registry
+    /// must know the header's hash, or its source must vouch for it: see `Headers` for older blocks.
+    /// @param header RLP, as `Headers` takes it.
+    function requireHeader(IFactsRegistry registry, bytes calldata header) internal view returns (uint256 blockNumber) {
+        // A proven hash counts with any number. So the number is the one that the header has.
+        blockNumber = Headers.number(header);
+        bytes32 blockHash = Headers.hash(header);
         if (!registry.vouches(blockNumber, blockHash)) revert UnknownBlockHash(blockNumber, blockHash);
+    }
+
+    /// @notice Requires that a block is young. Otherwise the caller chooses the day on which he was rich. The block's
+    /// TIMESTAMP must be a fact.
+    /// @param maxAge In seconds, by the clocks of both chains.
+    function requireNotOlderThan(IFactsReader reader, uint256 chainId, uint256 blockNumber, uint256 maxAge) internal view {
+        uint256 timestamp = uint256(reader.headerField(chainId, blockNumber, HEADER_TIMESTAMP));
+        // The source chain's clock may be ahead.
+        if (timestamp < block.timestamp && block.timestamp - timestamp > maxAge) {
+            revert BlockTooOld(chainId, blockNumber, timestamp, maxAge);
+        }
     }
 
     // --- Transactions --------------------------------------------------------------------------------------------------

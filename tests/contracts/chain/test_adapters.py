@@ -89,7 +89,7 @@ def test_curves_oracle_can_be_tested_over_the_mock(chain):
     mock = Deployed(chain, "test/FactsMock", 10)
     oracle = Deployed(chain, "package/CurveBlockHashOracle", mock.address, 10)
     assert oracle.refusal("get_state_root", BLOCK) == oracle.refusal("get_block_hash", BLOCK)
-    mock.send("setStateRoot", 10, BLOCK, ROOT)
+    mock.send("setStateRoot", BLOCK, ROOT)
     mock.send("vouchFor", BLOCK, keccak(HEADER))
     assert (oracle.call("get_state_root", BLOCK), oracle.call("get_block_hash", BLOCK)) == (ROOT, keccak(HEADER))
 

@@ -11,7 +11,7 @@ from eth_utils.crypto import keccak
 from chains.contract_artifacts import load_artifact
 from chains.tries.packed import encode as pack
 from tests.contracts import tries, withdrawal_walks
-from tests.contracts.deployed import SENDER, Deployed
+from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.contracts.proven_world import (
     BLOCK,
     CHAIN,
@@ -203,33 +203,43 @@ def mock(chain) -> Deployed:
     """Return a mock in which the same facts are set."""
     mock = Deployed(chain, "test/FactsMock", CHAIN)
     fields = rlp.decode(HEADER)
-    mock.send("setStateRoot", CHAIN, BLOCK, ROOT)
+    mock.send("setStateRoot", BLOCK, ROOT)
     for field in (0, 4, 5, 11, 14):
-        mock.send("setHeaderField", CHAIN, BLOCK, field, fields[field].rjust(32, b"\0"))
+        mock.send("setHeaderField", BLOCK, field, fields[field].rjust(32, b"\0"))
     for field in (6, 12):
-        mock.send("setHeaderField", CHAIN, BLOCK, field, keccak(fields[field]))
-    mock.send("setAccount", CHAIN, BLOCK, SOMEONE, 3, 2**200, keccak(STORAGE), CODE)
-    mock.send("setAbsentAccount", CHAIN, BLOCK, NOBODY)
-    mock.send("setSlot", CHAIN, BLOCK, SOMEONE, SLOT, (77).to_bytes(32))
-    mock.send("setSlot", CHAIN, BLOCK, SOMEONE, ZERO_SLOT, bytes(32))
-    mock.send("setTimestamp", CHAIN, TIME - 1, BLOCK)
+        mock.send("setHeaderField", BLOCK, field, keccak(fields[field]))
+    mock.send("setAccount", BLOCK, SOMEONE, 3, 2**200, keccak(STORAGE), CODE)
+    mock.send("setAbsentAccount", BLOCK, NOBODY)
+    mock.send("setSlot", BLOCK, SOMEONE, SLOT, (77).to_bytes(32))
+    mock.send("setSlot", BLOCK, SOMEONE, ZERO_SLOT, bytes(32))
+    mock.send("setTimestamp", TIME - 1, BLOCK)
     for index, receipt in enumerate(RECEIPTS):
         status = receipt.facts.status
         told = (True, status is not None, status or 0, receipt.type, receipt.gas, len(receipt.logs))
-        mock.send("setReceipt", CHAIN, BLOCK, index, told)
-    mock.send("setReceipt", CHAIN, BLOCK, 2, (False, False, 0, 0, 0, 0))
-    mock.send("setLog", CHAIN, BLOCK, 0, 0, *LOGS[0])
-    mock.send("setTransactionHash", CHAIN, BLOCK, 0, keccak(TRANSACTIONS[0]))
+        mock.send("setReceipt", BLOCK, index, told)
+    mock.send("setReceipt", BLOCK, 2, (False, False, 0, 0, 0, 0))
+    mock.send("setLog", BLOCK, 0, 0, *LOGS[0])
+    mock.send("setTransactionHash", BLOCK, 0, keccak(TRANSACTIONS[0]))
     mock.send("vouchFor", BLOCK, keccak(HEADER))
     mock.send("vouchFor", BLOCK + 1, keccak(FOLLOWING))
     mock.send("setBlockHash", keccak(HEADER))
-    mock.send("setHeaderField", CHAIN, WITHDRAWN_BLOCK, 16, WITHDRAWN.root)
+    mock.send("setHeaderField", WITHDRAWN_BLOCK, 16, WITHDRAWN.root)
     for place, each in enumerate(WITHDRAWN.withdrawals[:2]):
         mock.send(
-            *("setWithdrawal", CHAIN, WITHDRAWN_BLOCK, place),
+            *("setWithdrawal", WITHDRAWN_BLOCK, place),
             *(each.number, each.validator, each.recipient, each.amount),
         )
     return mock
+
+
+@pytest.fixture(scope="module")
+def mocked_reader(chain, mock) -> Deployed:
+    return Deployed(chain, "test/FactsReaderMock", [mock.address])
+
+
+@pytest.fixture(scope="module")
+def reader(chain, registry) -> Deployed:
+    return Deployed(chain, "FactsReader", [registry.address])
 
 
 def reads_of(name: str) -> set[str]:
@@ -243,7 +253,6 @@ def reads_of(name: str) -> set[str]:
 def test_no_read_is_forgotten():
     assert reads_of("FactsRegistry") == OF_REGISTRY.keys()
     assert reads_of("FactsReader") == OF_READER.keys()
-    assert OF_REGISTRY.keys() | OF_READER.keys() <= reads_of("test/FactsMock")
 
 
 @pytest.mark.parametrize("signature", OF_REGISTRY)
@@ -252,15 +261,14 @@ def test_the_mock_answers_as_the_registry(simulator, registry, mock, signature):
 
 
 @pytest.mark.parametrize("signature", OF_READER)
-def test_the_mock_answers_as_the_reader(chain, simulator, registry, mock, signature):
-    reader = Deployed(chain, "FactsReader", [registry.address])
-    assert_alike(simulator, reader, mock, signature, OF_READER[signature])
+def test_the_mock_answers_as_the_reader(simulator, reader, mocked_reader, signature):
+    assert_alike(simulator, reader, mocked_reader, signature, OF_READER[signature])
 
 
 def assert_alike(simulator: Any, real: Deployed, mock: Deployed, signature: str, arguments: Arguments) -> None:
     """Check that both answer the same. What is proven and what isn't must be among the arguments."""
     outcomes = [
-        simulator.run([Call(contract.address, contract.calldata(signature, *each)) for each in arguments])
+        simulator.run([Call(contract.address, real.calldata(signature, *each)) for each in arguments])
         for contract in (real, mock)
     ]
     found, mocked = (
@@ -279,28 +287,46 @@ def test_an_unknown_function_is_refused_as_by_the_registry(simulator, registry, 
         assert real.data == mocked.data
 
 
-def test_what_is_set_of_one_chain_is_not_of_another(mock):
-    mock.send("setSlot", 8453, BLOCK, SOMEONE, SLOT, (5).to_bytes(32))
+def test_an_unknown_function_is_refused_as_by_the_reader(simulator, reader, mocked_reader):
+    real, mocked = simulator.run([Call(each.address, b"\xde\xad\xbe\xef") for each in (reader, mocked_reader)])
+    assert (real.succeeded, real.data) == (mocked.succeeded, mocked.data) == (False, b"")
+
+
+def test_a_second_chain_has_its_own_registry_and_facts(chain, mock):
+    second = Deployed(chain, "test/FactsMock", 8453)
+    both = Deployed(chain, "test/FactsReaderMock", [mock.address, second.address])
+    reads = Deployed(chain, "FactsReader", address=both.address)
+    assert [reads.call("registryOf", chain_id).lower() for chain_id in (CHAIN, 8453, 9)] == [
+        mock.address.lower(),
+        second.address.lower(),
+        "0x" + "0" * 40,
+    ]
+    second.send("setSlot", BLOCK, SOMEONE, SLOT, (5).to_bytes(32))
     storage_slot = "storageSlot(uint256,uint256,address,bytes32)"
-    assert mock.call(storage_slot, 8453, BLOCK, SOMEONE, SLOT) == (5).to_bytes(32)
-    assert mock.call(storage_slot, CHAIN, BLOCK, SOMEONE, SLOT) == (77).to_bytes(32)
+    assert reads.call(storage_slot, 8453, BLOCK, SOMEONE, SLOT) == (5).to_bytes(32)
+    assert reads.call(storage_slot, CHAIN, BLOCK, SOMEONE, SLOT) == (77).to_bytes(32)
     assert mock.call("accountStorageSlotValues", SOMEONE, BLOCK, SLOT) == (77).to_bytes(32)
-    assert mock.call("registryOf", 8453).lower() == mock.address.lower()
+
+
+def test_a_reader_takes_only_registries_as_the_real_one_does(chain, mock):
+    second = Deployed(chain, "test/FactsMock", 8453)
+    with pytest.raises(Reverted):
+        Deployed(chain, "test/FactsReaderMock", [second.address, mock.address])
 
 
 @pytest.mark.parametrize("field", [3, 8, 31])
 def test_header_fields_that_follow_from_others_are_not_set(mock, field):
-    [error] = mock.refusal("setHeaderField", CHAIN, BLOCK, field, bytes(32))
+    [error] = mock.refusal("setHeaderField", BLOCK, field, bytes(32))
     assert b"set the state root instead".hex() in error
 
 
 @pytest.mark.parametrize(
     ("setter", "arguments", "why"),
     [
-        ("setAccount", (CHAIN, BLOCK, SOMEONE, 1, 1, bytes(32), CODE), "a root or a code hash of zero"),
-        ("setAccount", (CHAIN, BLOCK, SOMEONE, 1, 1, keccak(STORAGE), bytes(32)), "a root or a code hash of zero"),
-        ("setTimestamp", (CHAIN, TIME, 2**64), "no block has this number"),
-        ("setLog", (CHAIN, BLOCK, 0, 0, SOMEONE, [bytes(32)] * 5, b""), "four topics at most"),
+        ("setAccount", (BLOCK, SOMEONE, 1, 1, bytes(32), CODE), "a root or a code hash of zero"),
+        ("setAccount", (BLOCK, SOMEONE, 1, 1, keccak(STORAGE), bytes(32)), "a root or a code hash of zero"),
+        ("setTimestamp", (TIME, 2**64), "no block has this number"),
+        ("setLog", (BLOCK, 0, 0, SOMEONE, [bytes(32)] * 5, b""), "four topics at most"),
     ],
 )
 def test_what_no_registry_can_hold_is_not_set(mock, setter, arguments, why):

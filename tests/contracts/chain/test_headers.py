@@ -121,15 +121,23 @@ def test_headers_of_other_lengths_have_the_shared_fields_alone(read):
         assert [place for place, word in enumerate(shown) if word is not None] == list(range(shared))
 
 
-@pytest.mark.parametrize("is_vouched", [True, False])
-def test_a_hash_is_required(user, source, registry, is_vouched):
+def test_a_header_is_required_by_its_hash_and_number(user, source, registry):
     header = headers.encode(headers.PRAGUE)
-    if is_vouched:
-        source.send("set", 12, keccak(header))
-        user.call("requireHash", registry.address, 12, keccak(header))
-    for number, block_hash in [(12, bytes(32)), (12, b"\1" * 32), (13, keccak(header)), (13, bytes(32))]:
-        assert user.refusal("requireHash", registry.address, number, block_hash) == (
-            "UnknownBlockHash",
-            number,
-            block_hash,
-        )
+    number = user.call("headerNumber", header)
+    unknown = ("UnknownBlockHash", number, keccak(header))
+    assert user.refusal("requireHeader", registry.address, header) == unknown
+    # The source's hash for another number says nothing.
+    source.send("set", number + 1, keccak(header))
+    assert user.refusal("requireHeader", registry.address, header) == unknown
+    source.send("set", number, keccak(header))
+    assert user.call("requireHeader", registry.address, header) == number
+    [error] = user.refusal("requireHeader", registry.address, header[:-1])
+    assert error == "InvalidProof"
+
+
+def test_a_header_whose_hash_is_proven_has_its_own_number(user, source, registry):
+    parent = headers.encode(headers.PRAGUE, number=40)
+    child = headers.encode(headers.PRAGUE, number=41, parentHash=keccak(parent))
+    source.send("set", 41, keccak(child))
+    registry.send_raw(child + b"\x39")
+    assert user.call("requireHeader", registry.address, parent) == 40

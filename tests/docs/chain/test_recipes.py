@@ -19,7 +19,7 @@ from chains.contract_artifacts import NO_CONTRACT, Artifact
 from chains.tries.packed import encode as pack
 from devnet.devchain import PROJECT, DevChain
 from proving.models import FactsRegistry
-from tests.contracts.deployed import SENDER, Deployed
+from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.contracts.tries import header as header_of
 from tests.contracts.walks import receipt_nodes, receipt_trie
 from tests.docs.examples import blocks_of
@@ -97,7 +97,9 @@ def sent(token: Deployed, function: str, *arguments: Any) -> int:
 
 
 def test_every_recipe_has_a_test():
-    assert RECIPES.keys() == {"TokenBalance", "PastVotes", "TokenOwner", "TransferredOnce", "WithdrawnOnce"}
+    assert RECIPES.keys() == {
+        *("TokenBalance", "LendingMarket", "PastVotes", "TokenOwner", "TransferredOnce", "WithdrawnOnce")
+    }
 
 
 @pytest.mark.long
@@ -129,8 +131,52 @@ def test_a_recipe_is_tested_with_facts_that_the_test_sets(chain: DevChain, compi
     slot = keccak(bytes(12) + bytes.fromhex(ALICE[2:]) + bytes(32))
     unproven = keccak(text="SlotNotProven(address,uint256,bytes32)")[:4].hex()
     assert recipe.refusal("balanceOf", BOB, ALICE, 5)[0].startswith(unproven)
-    mock.send("setSlot", 10, 5, BOB, slot, (7).to_bytes(32))
+    mock.send("setSlot", 5, BOB, slot, (7).to_bytes(32))
     assert recipe.call("balanceOf", BOB, ALICE, 5) == 7
+
+
+@pytest.mark.long
+def test_a_loan_against_a_deposit(service: DevChain, key, reader: str, compiled):
+    vault, other = (Deployed(service, "Vault", artifact=compiled["Vault"]) for _ in range(2))
+    before = service.head()
+    for each in (vault, other):
+        service.rpc(
+            "eth_sendTransaction",
+            {"from": SENDER, "to": each.address, "data": "0xd0e30db0", "value": hex(10**18)},
+        )
+    service.mine()
+    block = service.head()
+    market = Deployed(service, "LendingMarket", reader, CHAIN, vault.address, artifact=compiled["LendingMarket"])
+    service.rpc("anvil_setBalance", market.address, hex(10**18))
+    slot = "0x" + keccak(bytes(12) + bytes.fromhex(SENDER[2:]) + bytes(32)).hex()
+    half = 10**18 // 2
+
+    def refused(number: int, amount: int = half) -> str:
+        return str(market.refusal("borrow", number, amount)[0])
+
+    # A deposit elsewhere is none here.
+    prove(key, service, block, {"header": ["TIMESTAMP"], "accounts": {other.address: {"slots": [slot]}}})
+    assert b"STORAGE_PROOF_SLOT_NOT_SAVED".hex() in refused(block)
+    prove(key, service, block, {"header": ["TIMESTAMP"], "accounts": {vault.address: {"slots": [slot]}}})
+    assert market.call("credit", SENDER, block) == half
+    assert b"not enough locked".hex() in refused(block, half + 1)
+    market.send("borrow", block, half)
+    assert b"not enough locked".hex() in refused(block, 1)
+    # Before its deposit the borrower had nothing, and of a block whose time isn't proven nobody has.
+    prove(key, service, before, {"header": ["TIMESTAMP"], "accounts": {vault.address: {"slots": [slot]}}})
+    assert market.call("credit", SENDER, before) == 0
+    service.mine()
+    untimed = service.head()
+    prove(key, service, untimed, {"accounts": {vault.address: {"slots": [slot]}}})
+    assert b"STORAGE_PROOF_HEADER_FIELD_NOT_SAVED".hex() in refused(untimed)
+    # An hour later the deposit of this block counts no more.
+    service.rpc("evm_increaseTime", 3601)
+    service.mine()
+    assert refused(block, 0) == "BlockTooOld"
+    # Only this chain's registry answers.
+    with pytest.raises(Reverted) as reverted:
+        Deployed(service, "LendingMarket", reader, 1, vault.address, artifact=compiled["LendingMarket"])
+    assert reverted.value.error == ("UnknownSourceChain", 1)
 
 
 @pytest.mark.long
