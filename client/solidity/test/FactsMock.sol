@@ -171,7 +171,7 @@ contract FactsMock is IFactsRegistry, IBlockHashSource {
         _hashes[hash] = true;
     }
 
-    // --- What only proofs show ------------------------------------------------------------------------------------------
+    // --- Facts for readers by proof -------------------------------------------------------------------------------------
 
     function shownReceipt(uint256 blockNumber, uint256 txIndex) external view returns (IFactsReader.Receipt memory) {
         return _blocks[blockNumber].transactions[txIndex].receipt;
