@@ -562,7 +562,7 @@ class ProblemReport(DueRow):
     """
 
     id = models.CharField(primary_key=True, max_length=40, default=new_problem_id)
-    key = models.CharField(max_length=250)  # the code and the values
+    key = models.CharField(max_length=250)  # the code, the values and maybe a hash of the cause
     code = models.CharField(max_length=40)
     sentence = models.TextField(blank=True)
     values = models.JSONField(default=dict)

@@ -9,12 +9,14 @@ workers have read before, unless one has just started (`OutageWatch`). These mes
 
 import json
 import logging
+import re
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from hashlib import sha256
 
 from django.conf import settings
 from django.db.models import F
@@ -36,6 +38,16 @@ logger = logging.getLogger(__name__)
 # A problem is told when it was first seen this long ago. It ends when it wasn't seen for longer than a node rests, so a
 # problem that comes and goes is one.
 _HELD, _ABSENT = timedelta(seconds=30), SEEN
+# The codes of problems with different causes. Each cause is reported, although the subject stays the same.
+_WITH_CAUSES = frozenset(
+    {
+        *("storage", "chain_unavailable", "wrong_history", "no_proofs", "node_fails", "node_doubtful"),
+        *("signer_unreadable", "signer_waits", "signer_not_signing", "receipt_unusable", "foreign_transactions"),
+        *("registry_refused", "transactions_fail"),
+    }
+)
+# Numbers change while a cause stays. An HTTP status, and a code in parentheses, tell causes apart.
+_AMOUNT = re.compile(r"(?i)(?<![\w(-])(?<!status )(0x)?[0-9a-f]*\d[0-9a-f.,-]*")
 # First and longest pause between two attempts, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 600
 # Maximum messages of a turn, which are sent at the same time.
@@ -113,11 +125,21 @@ def report(lane: HeldLane) -> None:
     problems: dict[str, Problem] = {}
     found = findings.findings()
     for problem in (*found.problems, *(notice for notice in found.notices if notice.code)):
-        problems.setdefault(f"{problem.code} {json.dumps(problem.values)}", problem)
+        problems.setdefault(_key(problem), problem)
     lane.write(partial(_note, problems))
     due = list(due_rows.due(ProblemReport.objects.all()).order_by("due_at")[:_MESSAGES])
     for row, is_taken in zip(due, _deliver(_next_messages(due)), strict=True):
         lane.write(partial(_note_attempt, row, is_taken=is_taken))
+
+
+def _key(problem: Problem) -> str:
+    """Return the code, the subject, and the cause if several are possible, in whatever order it names nodes."""
+    key = f"{problem.code} {json.dumps(problem.values)}"
+    if problem.code not in _WITH_CAUSES:
+        return key
+    parts = re.split(r"[:;] ", problem.sentence.rstrip("."))
+    cause = " ".join(sorted(_AMOUNT.sub("", part) for part in parts))
+    return f"{key} {sha256(cause.encode()).hexdigest()[:16]}"
 
 
 def _note(problems: Mapping[str, Problem]) -> None:

@@ -17,10 +17,11 @@ from django.utils import timezone
 from standardwebhooks.webhooks import Webhook as Verifier
 
 from proving.models import FactsRegistry, ProblemReport, WorkerHeartbeat
+from tests.chains.lying_node import Raw, lying_node
 from tests.explorer.batches import SOURCE, beat, connect_source, deployed
 from tests.factories import is_done, until
 from tests.proving.receiver import OPERATOR_SECRET, Received, Receiver, receiver, tell_operator
-from tests.service import ALICE, a_key, expire_leases, request, submit, work
+from tests.service import ALICE, a_key, expire_leases, reconfigure, request, submit, work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
@@ -113,6 +114,41 @@ def test_a_problem_that_is_there_for_seconds_at_a_time_is_told_once_when_it_come
     assert [kind for kind, code, _ in told(hook) if code == "no_registry"] == ["problem.began", "problem.ended"]
     (severity,) = {got.data("severity") for got in hook.received if got.data("code") == "no_registry"}
     assert severity == "warning"
+
+
+def test_another_cause_of_a_problem_is_told_too_and_other_numbers_are_not(hook, settings, unreachable_chain):
+    refusals = [Raw(b"quota of 100 used up", 401), Raw(b"quota of 99 used up", 401), Raw(b"", 503)]
+
+    def lasts() -> None:
+        """Let the problem last for long enough that it is told."""
+        work()
+        later()
+        work()
+
+    def causes(kind: str) -> list[str]:
+        return [got.data("problem").partition(" can be used: ")[2] for got in hook.received if got.type == kind]
+
+    deployed()
+    beat()
+    lasts()
+    with lying_node(lambda _: refusals[0]) as url:
+        host = url.removeprefix("http://")
+        reconfigure(settings, "http://127.0.0.1:1", url)
+        lasts()
+        del refusals[0]
+        lasts()
+        del refusals[0]
+        lasts()
+        told = [
+            "127.0.0.1:1 can't be reached.",
+            f"{host} answered with HTTP status 401; the node said: “quota of 100 used up”.",
+            f"{host} answered with HTTP status 503.",
+        ]
+        assert (causes("problem.began"), causes("problem.ended")) == (told, [])
+        later(seconds=181)
+        work()
+    assert (causes("problem.began"), sorted(causes("problem.ended"))) == (told, sorted(told[:2]))
+    assert len({got.data("id") for got in hook.received}) == 3
 
 
 @pytest.mark.long
