@@ -198,12 +198,19 @@ class Signer(DueRow):
     # Later nonces that the chain has used, and no stored transaction has.
     foreign_count = models.PositiveBigIntegerField(default=0, db_default=0)
     foreign_since = models.DateTimeField(null=True)  # when a worker first saw one of them; null: there is none
+    # True while only one node reports them, and no proof confirms it. null: not suspected, but sure.
+    foreign_is_suspected = models.BooleanField(null=True)
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
 
     def __str__(self) -> str:
         return f"{self.address} on chain {self.chain_id}"
+
+    @property
+    def is_robbed(self) -> bool:
+        """Return whether it is sure that there are foreign transactions."""
+        return self.foreign_count > 0 and not self.foreign_is_suspected
 
     @classmethod
     def hindered(cls) -> "models.QuerySet[Signer]":

@@ -67,7 +67,8 @@ def resume_by_operator(subject: Stop, *, user: User | None = None) -> bool:
     with transaction.atomic():
         deleted, _ = Stop.objects.filter(chain_id=chain_id, source_chain_id=source, signer=signer).delete()
         foreign = Signer.objects.filter(chain_id=chain_id, address=signer).exclude(foreign_count=0)
-        accepted = foreign.update(accounted_nonce=None, foreign_count=0, foreign_since=None)
+        none = {"foreign_count": 0, "foreign_since": None, "foreign_is_suspected": None}
+        accepted = foreign.update(accounted_nonce=None, **none)
         if was_stopped := bool(deleted or accepted):
             operator_log.record([subject], "Resumed.", user=user)
             logger.warning("sending goes on %s", subject.subject)

@@ -22,10 +22,16 @@ from devnet.devchain import ACCOUNTS
 # a node that alone knows better is doubted only then.
 _UNMINED_SECONDS = 90
 _AWAY = ("database_unavailable", NO_ANSWER)
+# Until the first transactions of an incident are final, and a worker has observed the chain after that.
+_FINAL_SECONDS = 100
 _DEEP_REORG = 12
 _GWEI = 10**9
 # A base fee so far above the cap that no 30 empty blocks, each of which lowers it by an eighth, bring it below.
 _DEAR = 100_000 * _GWEI
+# The thief's price of a unit of gas, in wei. No transaction of the service replaces one that pays so much.
+_THIEFS_PRICE = 1_000 * _GWEI
+_NEXT_NONCE = ("eth_getTransactionCount", SIGNER, "latest")
+_NEXT_WAITING = "SELECT nonce FROM proving_transaction WHERE state = 'PENDING' AND nonce = %d"
 _SECONDS_OF_BACKUP = 15
 # When an observation has told what a restored database lacks.
 _FOREIGN_SECONDS = 60
@@ -43,6 +49,8 @@ class Incident:
     """When it must be told at the latest."""
     seconds: float = 12
     """How long it lasts at least."""
+    not_codes: Sequence[str] = ()
+    """None of them may be told."""
 
 
 # --- Processes --------------------------------------------------------------------------------------------------------
@@ -166,11 +174,20 @@ def _dear(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def _robbed(site: Site) -> Iterator[None]:
-    """Send with the signer's key, as a thief does, from an account that the node has unlocked."""
-    stolen = site.chain.rpc("eth_sendTransaction", {"from": SIGNER, "to": ACCOUNTS[0][0], "value": hex(1)})
-    # Its nonce is in the chain, and not on record.
-    site.expected.forgotten.add(stolen)
+def _robbed(site: Site, *, takes_waiting: bool) -> Iterator[None]:
+    """Send with the signer's key, as a thief does, from an account that the node has unlocked.
+
+    Its nonce is the next one, or that of the first waiting transaction, which it replaces.
+    """
+    stolen = {"from": SIGNER, "to": ACCOUNTS[0][0], "value": hex(1), "gasPrice": hex(_THIEFS_PRICE)}
+    if takes_waiting:
+        site.chain.rpc("evm_setIntervalMining", 0)
+        while not (waiting := site.rows(_NEXT_WAITING % int(site.chain.rpc(*_NEXT_NONCE), 16))):
+            time.sleep(0.1)
+        stolen["nonce"] = hex(waiting[0][0])
+    # Its nonce is in the chain, and its hash isn't on record.
+    site.expected.forgotten.add(site.chain.rpc("eth_sendTransaction", stolen))
+    site.chain.rpc("evm_setIntervalMining", 1)
     yield
     site.service.manage("resume", str(CHAIN_ID), "--signer", SIGNER)
 
@@ -229,11 +246,21 @@ INCIDENTS: Mapping[str, Incident] = {
     "node-moved": Incident("the node is one of another chain", partial(_node, lie="chain-id"), ["wrong_chain"]),
     "false-proofs": Incident("the node sends false proofs", partial(_node, lie="proofs"), ["no_proofs"]),
     "hidden-receipts": Incident(
-        "the node hides receipts", partial(_node, lie="hidden"), ["node_doubtful", "signer_waits"], _UNMINED_SECONDS
+        "the node hides receipts",
+        partial(_node, lie="hidden"),
+        ["node_doubtful", "signer_waits"],
+        _UNMINED_SECONDS,
+        _FINAL_SECONDS,
+        not_codes=["foreign_transactions"],
     ),
     "cheap-receipts": Incident("the node tells too little gas", partial(_node, lie="cheap"), ["node_doubtful"]),
     "nonce-ahead": Incident(
-        "the node tells a nonce too high", partial(_node, lie="ahead"), ["nonce_gap", "signer_waits"], _UNMINED_SECONDS
+        "the node tells a nonce too high",
+        partial(_node, lie="ahead"),
+        ["nonce_gap", "signer_waits"],
+        _UNMINED_SECONDS,
+        _FINAL_SECONDS,
+        not_codes=["foreign_transactions"],
     ),
     "swallowing": Incident(
         "the node loses transactions that it takes", partial(_node, lie="lost"), ["signer_waits"], _UNMINED_SECONDS
@@ -241,7 +268,12 @@ INCIDENTS: Mapping[str, Incident] = {
     "reorg": Incident(f"{_DEEP_REORG} blocks are replaced, where 2 confirmations count", _reorganised),
     "dear": Incident("gas costs more than the cap", _dear, ["signer_waits"]),
     "signer-empty": Incident("the signer is empty", partial(_node, lie="balance"), ["signer_unfunded"]),
-    "robbed": Incident("a thief sends with the signer's key", _robbed, ["foreign_transactions"]),
+    "robbed": Incident(
+        "a thief sends with the signer's key", partial(_robbed, takes_waiting=False), ["foreign_transactions"]
+    ),
+    "robbed-waiting": Incident(
+        "a thief uses the nonce of a waiting batch", partial(_robbed, takes_waiting=True), ["foreign_transactions"]
+    ),
     "stopped": Incident("the operator stops the signers", _stopped, ["signing_stopped"]),
     "wrong-file": Incident("chains.toml is wrong, and processes that read it start anew", _wrong_file, ["chains_file"]),
     "replaced": Incident("a registry is replaced under its transactions", _replaced, ["registry_refused"]),

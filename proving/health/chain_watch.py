@@ -46,8 +46,9 @@ from proving import facts, money, sources
 from proving.health.findings import FORK_TOLD, QUOTING, Problem, subject
 from proving.models import LIVE_STATES, SEEN, ChainWatch, Signer, Transaction
 from proving.packing.packs import MOST_GAS_OF_PROOFS
-from proving.sending import gas_caps
-from proving.sending.signers import locked, note_nonce
+from proving.sending import foreign_nonces, gas_caps
+from proving.sending.foreign_nonces import NextNonce
+from proving.sending.signers import locked
 from proving.working import destination_prices, heads
 from proving.working.heads import Heads
 from proving.working.lanes import HeldLane, LaneLost
@@ -115,7 +116,7 @@ class Examined:
     problems: list[Problem]
     balances: Mapping[str, int]
     """In wei, by the addresses of the signers whose keys can be read."""
-    nonces: Mapping[str, int | None]
+    nonces: Mapping[str, NextNonce | None]
     """The signers' next nonces at the newest block. Empty if that is old. None: nodes differ, and none proves it."""
 
 
@@ -129,7 +130,7 @@ def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
         )
         for place, error in rpc.wrong_chains().items()
     ]
-    head, balances, nonces = None, dict[str, int](), dict[str, int | None]()
+    head, balances, nonces = None, dict[str, int](), dict[str, NextNonce | None]()
     syncing = rpc.syncing_nodes()
     heads.let_syncing_rest(rpc, syncing)
     problems += [_syncing(chain, host) for host in syncing]
@@ -189,7 +190,7 @@ def observe_chain(chain: Chain, rpc: RpcClient, lane: HeldLane | None = None) ->
     return seen
 
 
-def _note_nonces(chain: Chain, nonces: Mapping[str, int | None], lane: HeldLane | None) -> None:
+def _note_nonces(chain: Chain, nonces: Mapping[str, NextNonce | None], lane: HeldLane | None) -> None:
     """Store how many nonces each signer has used for foreign transactions. `nonces` are the chain's next ones."""
     if not nonces and chain.all_signers:
         return
@@ -198,10 +199,10 @@ def _note_nonces(chain: Chain, nonces: Mapping[str, int | None], lane: HeldLane 
             lane.fence()
         for address, nonce in nonces.items():
             if nonce is not None:
-                note_nonce(signers[address], nonce)
+                foreign_nonces.note(signers[address], nonce)
         # Taking a stolen key out of chains.toml ends its problem, also if no other signer is left.
         gone = Signer.objects.filter(chain_id=chain.id).exclude(address__in=nonces).exclude(foreign_count=0)
-        gone.update(foreign_count=0, foreign_since=None)
+        gone.update(foreign_count=0, foreign_since=None, foreign_is_suspected=None)
 
 
 def _resting_nodes(chain: Chain, faults: Mapping[str, NodeUnavailable]) -> list[dict[str, str]]:
@@ -487,10 +488,9 @@ def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iter
 
 
 def _of_nonces(
-    chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, int | None], *, highest: int
+    chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, NextNonce | None], *, highest: int
 ) -> Iterator[Problem]:
-    """Set each signer's nonce: the lowest that a current node tells, or a proven one above it. One lie hides or makes
-    no thief.
+    """Set each signer's nonce: the lowest that a current node tells, or a proven one. One lie hides or makes no thief.
 
     It stays None where no node is current, or an earlier nonce is higher and no node proves it. Yield a problem if
     nodes differ about a recent block, and no node proves the signer's account.
@@ -500,18 +500,17 @@ def _of_nonces(
     current = heads.of_current_nodes(chain, rpc, highest, asked) if nonces else {}
     for place, address in enumerate(nonces):
         told = {host: answers[2 * place : 2 * place + 2] for host, (_, answers) in current.items()}
-        lowest = min((newest for newest, _ in told.values() if isinstance(newest, int)), default=None)
-        if lowest is None:
+        numbers = [newest for newest, _ in told.values() if isinstance(newest, int)]
+        if not numbers:
             continue
         earlier = {host: of_block for host, (_, of_block) in told.items() if isinstance(of_block, int)}
-        nonces[address] = lowest
-        if max(earlier.values(), default=0) <= lowest:
-            continue
-        if account := rpc.proven_account(address, number):
-            nonces[address] = max(lowest, account.nonce)
-            continue
-        nonces[address] = None
-        if len({*earlier.values()}) > 1:
+        lowest: int | None = min(numbers)
+        if max(earlier.values(), default=0) > min(numbers):
+            account = rpc.proven_account(address, number)
+            lowest = max(min(numbers), account.nonce) if account else None
+        if lowest is not None:
+            nonces[address] = foreign_nonces.examine(rpc, address, head, lowest, is_compared=len(numbers) > 1)
+        elif len({*earlier.values()}) > 1:
             answers = ", and ".join(f"{host} says {of_block}" for host, of_block in earlier.items())
             yield Problem(
                 "node_doubtful",

@@ -56,7 +56,8 @@ CODES = (
 DATABASE_UNAVAILABLE = "database_unavailable"
 # A worker stores its heartbeats and its work, so nothing is known of either while nothing can be stored.
 STORED = frozenset({"no_worker", "standstill"})
-_UNFUNDED = frozenset({"signer_unfunded", "signer_waits"})
+# A signer with one of these waits needs money.
+_UNFUNDED = frozenset({"signer_below_minimum", "signer_too_poor", "signer_cant_pay"})
 # Nothing need be wrong with a chain that has these.
 _OF_NOTICES = frozenset({"fork_ahead", "finality_stands"})
 
@@ -96,6 +97,8 @@ QUOTING = "quoting"
 """The value of a stored problem with its sentence for operators, which quotes a node."""
 STOP = "stop"
 """The value that tells doubts for which a worker has stopped a signer from others."""
+SUSPICION = "suspicion"
+"""The value that tells foreign transactions that only one node reports from others."""
 
 
 def workers() -> Iterator[Problem]:
@@ -190,8 +193,10 @@ def troubled_signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
                 yield Problem(code, fault.for_operators if quotes_nodes else str(fault), of_signer)
         if signer.foreign_since:
             since, count = signer.foreign_since.timestamp(), signer.foreign_count
-            foreign = wait("foreign_nonces", since=since, signer=signer.address, chain=signer.chain_id, count=count)
-            yield Problem("foreign_transactions", foreign.for_operators, of_signer)
+            code = "foreign_nonces" if signer.is_robbed else "foreign_nonces_suspected"
+            foreign = wait(code, since=since, signer=signer.address, chain=signer.chain_id, count=count)
+            suspicion = {} if signer.is_robbed else {SUSPICION: "one node"}
+            yield Problem("foreign_transactions", foreign.for_operators, of_signer | suspicion)
 
 
 def subject(chain_id: int, **more: str) -> dict[str, str]:
@@ -221,7 +226,9 @@ def signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
         # Several signers of a chain may have the same notice. It is about the first one.
         signer_by_notice: dict[str, str] = {}
         for signer in hindered:
-            if signer.chain_id == chain.id and signer.wait:
+            # Whoever is told to fund a signer whose key is stolen would pay the thief.
+            is_in_vain = signer.is_robbed and signer.wait and signer.wait.code in _UNFUNDED
+            if signer.chain_id == chain.id and signer.wait and not is_in_vain:
                 notice = signer.wait.for_operators if quotes_nodes else str(signer.wait)
                 signer_by_notice.setdefault(notice, signer.address)
         for notice, address in signer_by_notice.items():
@@ -363,9 +370,9 @@ def findings(checks: Iterable[Check] = CHECKS) -> Findings:
     problems = [problem for check in checks for problem in check()]
     if any(problem.code == "storage" for problem in problems):
         problems = [problem for problem in problems if problem.code not in STORED]
-    # Whoever is told to fund a signer whose key is stolen would pay the thief.
+    # As in `signers`, nobody is told to pay a thief.
     robbed = [problem.values for problem in problems if problem.code == "foreign_transactions"]
-    problems = [problem for problem in problems if problem.code not in _UNFUNDED or problem.values not in robbed]
+    problems = [each for each in problems if each.code != "signer_unfunded" or each.values not in robbed]
     notices = [problem for problem in problems if problem.code in _OF_NOTICES]
     problems = [problem for problem in problems if problem not in notices]
     return Findings(problems, [*notices, *attesters(), *users_webhooks()])
@@ -494,7 +501,7 @@ def critical(problems: Sequence[Problem]) -> list[Problem]:
         elif problem.code == _OF_EACH_URL:
             is_critical = wrong[str(chain.id)] >= len(chain.rpc_urls)
         else:
-            is_critical = problem.code in _OF_CHAIN
+            is_critical = problem.code in _OF_CHAIN and SUSPICION not in problem.values
         if is_critical:
             found.append(problem)
     return found

@@ -152,35 +152,6 @@ def patience(chain: Chain) -> timedelta:
     return timedelta(seconds=max(_PATIENCE_SECONDS, _PATIENCE_BLOCKS * chain.block_seconds))
 
 
-def count_foreign(row: Signer, nonce: int) -> int:
-    """Return how many nonces below `nonce`, the chain's next one, no stored transaction has used.
-
-    Read the chain's nonce first: a transaction is stored before it is signed. Nonces before the first observation
-    don't count, and neither do those that the operator has accepted.
-    """
-    if row.accounted_nonce is None:
-        return 0
-    used = row.transactions.filter(nonce__gte=row.accounted_nonce, nonce__lt=nonce)
-    ours = used.exclude(state=TransactionState.DISPLACED).count()
-    return max(0, nonce - row.accounted_nonce - ours)
-
-
-def note_nonce(row: Signer, nonce: int) -> None:
-    """Store the number of foreign transactions. `nonce` is the chain's next one. The caller has locked the row."""
-    count, since, accounted = count_foreign(row, nonce), row.foreign_since, row.accounted_nonce
-    if count > row.foreign_count:
-        logger.error("the signer %s has used %d nonces for foreign transactions", row, count)
-    if accounted is None:
-        accounted = nonce
-    elif not count:
-        # Transactions that aren't final are counted again, because they may be displaced.
-        used = row.transactions.filter(nonce__gte=accounted, nonce__lt=nonce).exclude(state=TransactionState.FINAL)
-        accounted = next(iter(used.order_by("nonce").values_list("nonce", flat=True)[:1]), max(nonce, accounted))
-    if (count, accounted) != (row.foreign_count, row.accounted_nonce):
-        since = (since or timezone.now()) if count else None
-        Signer.objects.filter(pk=row.pk).update(accounted_nonce=accounted, foreign_count=count, foreign_since=since)
-
-
 def too_poor(chain: Chain, sender: SendingSigner, cost: int) -> WaitReason:
     """Return the reason that the signer can't pay this cost, in wei, in addition to its pending transactions."""
     needed, signer = sender.balance - sender.free + cost, sender.row.address

@@ -39,7 +39,7 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from proving.sending import signers
+from proving.sending import foreign_nonces, signers
 from proving.sending.replacement import fill, holds_key, is_past, patience, push
 from proving.sending.signing import show, show_signing_problems, sign_and_store
 from proving.working import counters, destination_prices, lanes
@@ -303,7 +303,7 @@ def _change(
         # or a worker may be signing it.
         is_given_up = not holds_key(rpc.chain, tx.signer) and is_past(tx.newest.created_at, _SIGNING)
         return _displaced(tx, wait("key_withdrawn"), clock.latest()) if is_given_up else None
-    if tx.nonce >= used or not _is_displaced(rpc, tx, heads):
+    if tx.nonce >= used or not _is_displaced(rpc, tx, receipts, heads):
         return None
     logger.error(
         "nonce %d of %s was used by a foreign transaction: does another program have this key?",
@@ -313,12 +313,18 @@ def _change(
     return _displaced(tx, wait("nonce_taken"), clock.latest())
 
 
-def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
-    """Return whether a final block has used the nonce, and none of the transaction's versions is in the chain."""
-    if tx.nonce >= rpc.nonce(tx.signer.address, heads.final):
+def _is_displaced(rpc: RpcClient, tx: Transaction, receipts: "_Receipts", heads: Heads) -> bool:
+    """Return whether a final block has used the nonce, and none of the transaction's versions is in the chain.
+
+    A node may lack its receipt: then the block shows it, if nodes still have the states around it.
+    """
+    if receipts.are_hidden or tx.nonce >= rpc.nonce(tx.signer.address, heads.final):
         return False
     # Receipts are requested again, because the earlier ones may be older than the final block. An error may hide one.
-    return not any(rpc.ask(_questions_of([tx])))
+    if any(rpc.ask(_questions_of([tx]))):
+        return False
+    receipts.are_hidden = foreign_nonces.is_in_block(rpc, tx, heads.latest) is True
+    return not receipts.are_hidden
 
 
 def _mend_nonces(
@@ -425,6 +431,8 @@ class _Receipts:
 
         Raises `NodeUnavailable` if nodes lack a header.
         """
+        # True once a block has shown a transaction whose receipt nodes lack.
+        self.are_hidden = False
         hashes = [tx_hash for tx in watched for tx_hash in tx.hashes]
         self.by_hash = dict(zip(hashes, answers, strict=True))
         numbers = {receipt.block_number for receipt in self.by_hash.values() if isinstance(receipt, Receipt)}

@@ -232,6 +232,10 @@ def test_nobody_is_asked_to_fund_a_signer_whose_key_is_used_elsewhere():
     empty = [(*UNFUNDED, {"chainId": "31337", "signer": address}) for address in (SIGNER, BOB)]
     ChainWatch.objects.update(problems=empty)
     assert codes() == ["signer_unfunded", "foreign_transactions"]
+    Signer.objects.update(wait=wait("gas_above_cap", chain=31337, cap=1))
+    assert codes() == ["signer_unfunded", "foreign_transactions", "signer_waits"]
+    Signer.objects.update(foreign_is_suspected=True, wait=wait("signer_cant_pay"))
+    assert codes() == ["signer_unfunded", "signer_unfunded", "foreign_transactions", "signer_waits"]
     Signer.objects.update(foreign_since=None, foreign_count=0)
     assert codes() == ["signer_unfunded", "signer_unfunded", "signer_waits"]
 

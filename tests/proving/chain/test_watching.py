@@ -301,17 +301,78 @@ def test_a_command_that_checks_chains_counts_without_a_worker(observed):
         call_command("check_chains", stdout=StringIO())
 
 
-@pytest.mark.long
-def test_a_thief_that_takes_a_reserved_nonce_is_told_when_that_is_final(observed):
-    observed.rpc("evm_setAutomine", False)
-    batch = submit(users.a_key(), request(users.ALICE, block=observed.head()))
+def robbed_of_a_reserved_nonce(chain: DevChain) -> tuple[Batch, Transaction]:
+    """Return a batch that waits, and its transaction, whose nonce a thief has just used."""
+    chain.rpc("evm_setAutomine", False)
+    batch = submit(users.a_key(), request(users.ALICE, block=chain.head()))
     ours = money.pending(batch)
-    observed.rpc("anvil_dropTransaction", ours.versions.get().hash)
-    transactions.send_from_elsewhere(observed, ours.nonce)
-    assert work_until_done(batch, observed).status == BatchStatus.DONE
-    assert fresh(ours).state == TransactionState.DISPLACED
+    chain.rpc("anvil_dropTransaction", ours.versions.get().hash)
+    transactions.send_from_elsewhere(chain, ours.nonce)
+    chain.mine()
+    return batch, ours
+
+
+@pytest.mark.long
+def test_a_thief_that_takes_a_reserved_nonce_is_told_after_two_blocks(observed):
+    batch, ours = robbed_of_a_reserved_nonce(observed)
+    assert told() == []
+    observed.mine()
     (sentence,) = told()
     assert "has used 1 nonce for" in sentence
+    # Until a final block has used the nonce, a reorganisation may give it back.
+    assert fresh(ours).state == TransactionState.PENDING
+    assert work_until_done(batch, observed).status == BatchStatus.DONE
+    assert fresh(ours).state == TransactionState.DISPLACED
+    assert told() == [sentence]
+
+
+@pytest.mark.long
+def test_a_reserved_nonce_that_was_taken_is_told_no_more_once_the_operator_knows(observed):
+    batch, ours = robbed_of_a_reserved_nonce(observed)
+    observed.mine()
+    assert told()
+    call_command("resume", "31337", "--signer", users.SIGNER, stdout=StringIO())
+    assert told() == []
+    assert work_until_done(batch, observed).status == BatchStatus.DONE
+    assert fresh(ours).state == TransactionState.DISPLACED
+    assert told() == []
+
+
+@pytest.mark.long
+def test_a_reserved_nonce_that_was_taken_stays_told_while_its_block_is_old_and_not_final(observed, settings):
+    _, ours = robbed_of_a_reserved_nonce(observed)
+    observed.mine()
+    (sentence,) = told()
+
+    def without_finality(question: Any, reply: Any) -> list[Any]:
+        is_final = question["method"] == "eth_getBlockByNumber" and question["params"][0] == "finalized"
+        return [result(question, observed.rpc("eth_getBlockByNumber", "0x1", False)) if is_final else reply]
+
+    with between(observed.url, without_finality) as url:
+        reconfigure(settings, observed.url, url)
+        observed.mine(130)
+        assert told() == [sentence]
+        assert fresh(ours).state == TransactionState.PENDING
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_nodes_whose_receipts_lag_make_no_thief_and_no_displaced_transaction(observed, settings, nodes):
+    def hidden(question: Any, reply: Any) -> list[Any]:
+        is_of_transaction = question["method"] in {"eth_getTransactionReceipt", "eth_getTransactionByHash"}
+        return [result(question, None) if is_of_transaction else reply]
+
+    with between(observed.url, hidden) as url, between(observed.url, hidden) as other:
+        reconfigure(settings, f'"{observed.url}"', ", ".join(f'"{each}"' for each in [url, other][:nodes]))
+        batch = submit(users.a_key(), request(users.ALICE, block=observed.head()))
+        ours = money.pending(batch)
+        for blocks in (1, 1, 70):
+            observed.mine(blocks)
+            assert told() == []
+    assert fresh(ours).state == TransactionState.PENDING
+    reconfigure(settings, f'"{url}"', f'"{observed.url}"')
+    assert work_until_done(batch, observed).status == BatchStatus.DONE
+    assert batch.queries.get().transactions.get() == ours
 
 
 def test_a_key_that_chains_toml_no_longer_has_is_told_no_more(observed, settings):
@@ -329,6 +390,13 @@ def test_no_problem_is_reported_once_chains_toml_has_no_key(observed, settings):
     assert told() == []
 
 
+def be_of_value(chain: DevChain, settings: Any) -> None:
+    """Make it no test network, so that problems may be critical. Its newest block is young on a slow machine, too."""
+    reconfigure(settings, "test_network = true", 'daily_limit = "1"\ndaily_limit_per_user = "1"')
+    chain.rpc("evm_setNextBlockTimestamp", int(time.time()) + 200)
+    chain.mine()
+
+
 def is_of_nonce(question: Any) -> bool:
     return bool(question["method"] == "eth_getTransactionCount")
 
@@ -342,12 +410,60 @@ def beside_a_liar(chain: DevChain, settings: Any, change: Change, *, is_first: b
         yield url.removeprefix("http://").rstrip("/")
 
 
+def raised(question: Any, reply: Any) -> list[Any]:
+    return [reply | {"result": hex(int(reply["result"], 16) + 3)} if is_of_nonce(question) else reply]
+
+
+@pytest.mark.long
+def test_an_only_node_that_tells_a_nonce_too_high_makes_no_thief_because_it_proves_another(observed, settings):
+    with changed_replies(settings, observed, raised):
+        assert told() == []
+        steal(observed, 1)
+        (sentence,) = told()
+    assert "has used 1 nonce for" in sentence
+
+
+@pytest.mark.long
+def test_an_only_node_without_proofs_is_suspected_as_well_and_hides_no_signer_that_waits(observed, settings):
+    def raised_without_proofs(question: Any, reply: Any) -> list[Any]:
+        is_newest = question["params"][1:] == ["latest"]
+        return unproven(question, *raised(question, reply) if is_newest else [reply])
+
+    observed.rpc("evm_setAutomine", False)
+    ours = money.pending(submit(users.a_key(), request(users.ALICE, block=observed.head())))
+    observed.rpc("anvil_dropTransaction", ours.versions.get().hash)
+    be_of_value(observed, settings)
+    Transaction.objects.update(spent_at=timezone.now() - timedelta(minutes=5))
+    with changed_replies(settings, observed, raised_without_proofs):
+        (sentence,) = told()
+    assert "seems to have used" in sentence
+    assert "Only one node reports this, and no proof confirms it. Either the key is stolen" in sentence
+    health = Client().get("/healthz").json()
+    assert "signer_waits" in health["codes"]
+    assert CODE not in health["critical"]
+
+
+@pytest.mark.long
+def test_a_thief_that_only_one_node_reports_without_proof_is_critical_once_another_node_does(observed, settings):
+    with between(observed.url, unproven) as url, between(observed.url, unproven) as other:
+        reconfigure(settings, f'"{observed.url}"', f'"{url}"')
+        be_of_value(observed, settings)
+        assert told() == []
+        steal(observed, 1)
+        (suspicion,) = told()
+        assert "seems to have used 1 nonce for" in suspicion
+        assert CODE not in Client().get("/healthz").json()["critical"]
+        reconfigure(settings, f'"{url}"', f'"{url}", "{other}"')
+        for urls in (f'"{url}", "{other}"', f'"{url}"'):
+            (sentence,) = told()
+            assert "has used 1 nonce for" in sentence
+            assert CODE in Client().get("/healthz").json()["critical"]
+            reconfigure(settings, urls, f'"{url}"')
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
 def test_one_of_two_nodes_that_tells_a_nonce_too_high_calls_nobody(observed, settings, is_first):
-    def raised(question: Any, reply: Any) -> Any:
-        return [reply | {"result": hex(int(reply["result"], 16) + 3)} if is_of_nonce(question) else reply]
-
     with beside_a_liar(observed, settings, raised, is_first=is_first):
         assert told() == []
         steal(observed, 1)
@@ -389,7 +505,7 @@ def doubts() -> list[str]:
     return [sentence for code, sentence in pairs if code == "node_doubtful"]
 
 
-def unproven(question: Any, reply: Any) -> Any:
+def unproven(question: Any, reply: Any) -> list[Any]:
     return [error(question, -32601, "no such method") if question["method"] == "eth_getProof" else reply]
 
 

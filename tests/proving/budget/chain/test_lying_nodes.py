@@ -14,7 +14,7 @@ from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests import service
 from tests.chains import geth_answers
-from tests.chains.lying_node import ask, between, error, lying_node
+from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.headers import with_hash
 from tests.proving import chain_state, money, prices, receipts, transactions
 
@@ -342,7 +342,7 @@ def test_a_transaction_falsely_displaced_counts_when_it_is_mined_after_all(costl
 
 
 def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly, key, settings):
-    """The node hides receipts, reports nonces as used, and shows an empty registry."""
+    """The node hides receipts and blocks' transactions, reports nonces as used, and shows an empty registry."""
     limit_both(settings, 2 * MILLIETHER)
     costly.mine(70)
     prices.mine_at(costly, 1)
@@ -356,8 +356,8 @@ def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly
                 return [reply | {"result": hex(10**6)}]
             case "eth_getTransactionCount", [_, "latest"]:
                 return [reply | {"result": hex(int(reply["result"], 16))}]
-            case "eth_getTransactionReceipt", _:
-                return [reply | {"result": None}]
+            case ("eth_getTransactionReceipt", _) | ("eth_getBlockByHash", [_, True]):
+                return [result(question, None)]
             case "eth_call", [call, block] if block != "pending":
                 return [ask(costly.url, {**question, "params": [call, hex(began)]})]
         return [reply]

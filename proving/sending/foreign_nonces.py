@@ -1,0 +1,143 @@
+"""Foreign transactions: those with a signer's key that this service didn't send.
+
+The chain has used their nonces, and no stored transaction has.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from django.db import DatabaseError
+from django.utils import timezone
+from eth_utils.crypto import keccak
+from hexbytes import HexBytes
+
+from chains.nodes import block_transactions, questions
+from chains.nodes.node_errors import ChainError
+from chains.nodes.questions import ProofRequest, VerifiedAccountProof
+from chains.nodes.rpc import RpcClient
+from chains.tries.header import Header
+from chains.tries.trie import StateAccount
+from proving.models import Signer, Transaction, TransactionState
+
+logger = logging.getLogger(__name__)
+
+# Every node keeps the states of so many blocks, also while a few more come.
+_KEPT_STATES = 120
+# Maximum waiting transactions for whose nonces blocks are searched at a time. Each takes about ten requests.
+_MOST_EXAMINED = 8
+
+
+@dataclass(frozen=True)
+class NextNonce:
+    """A signer's next nonce on the chain."""
+
+    number: int
+    is_sure: bool
+    """True if several nodes report it, or one proves it."""
+    taken: frozenset[int] = frozenset()
+    """Nonces below it that waiting transactions have, and that others have used. They are as sure as it."""
+
+
+def examine(rpc: RpcClient, address: str, head: Header, nonce: int, *, is_compared: bool) -> NextNonce:
+    """Look for foreign transactions if a signer's next `nonce`, which nodes report, shows that there may be some.
+
+    If only one node has reported it, a proof at the head counts more. Raises `ChainError`.
+    """
+    row, unseen = None, list[Transaction]()
+    # Nodes are checked before the database exists, too.
+    with suppress(DatabaseError):
+        row = Signer.objects.filter(chain_id=rpc.chain.id, address=address).first()
+    if row and row.accounted_nonce is not None:
+        pending = row.transactions.filter(state=TransactionState.PENDING, nonce__gte=row.accounted_nonce)
+        waiting = pending.filter(nonce__lt=nonce).order_by("nonce").defer("data").prefetch_related("versions")
+        unseen = _without_receipts(rpc, waiting)
+        if not unseen and not count(row, nonce):
+            return NextNonce(nonce, is_sure=is_compared)
+    is_proven = False
+    if not is_compared and (proven := _proven(rpc, address, [head])):
+        nonce, is_proven = proven[0].nonce, True
+    taken: set[int] = set()
+    for tx in [tx for tx in unseen if tx.nonce < nonce][:_MOST_EXAMINED]:
+        is_ours = is_in_block(rpc, tx, head, by_proof=is_proven)
+        if is_ours:
+            break  # The nodes lack receipts, also those of later nonces.
+        if is_ours is False or (row and row.foreign_count):
+            taken.add(tx.nonce)
+    return NextNonce(nonce, is_compared or is_proven, frozenset(taken))
+
+
+def is_in_block(rpc: RpcClient, tx: Transaction, head: Header, *, by_proof: bool = False) -> bool | None:
+    """Return whether the block that has used a transaction's nonce holds one of its versions.
+
+    A node may lack receipts, but it can't hide a transaction of a block, because all of them make a root in its header.
+    None: it isn't known, the head alone has used the nonce, or no node proves that it was this block (`by_proof`).
+    """
+    address, blocks = tx.signer.address, range(max(0, head.number - _KEPT_STATES), head.number)
+    with suppress(ChainError):
+        place = bisect_right(blocks, tx.nonce, key=lambda number: rpc.nonce(address, number))
+        if not tx.hashes or not 0 < place < len(blocks):
+            return None
+        before, using = rpc.known_headers(blocks[place - 1 : place + 1])
+        if by_proof:
+            proven = _proven(rpc, address, [before, using])
+            if not proven or not proven[0].nonce <= tx.nonce < proven[1].nonce:
+                return None
+        hashes = set(map(keccak, block_transactions.of_block(rpc, using)))
+        return not hashes.isdisjoint(map(HexBytes, tx.hashes))
+    return None
+
+
+def _without_receipts(rpc: RpcClient, transactions: Iterable[Transaction]) -> list[Transaction]:
+    """Return the transactions of whose versions no node has a receipt."""
+    asked = [questions.receipt(HexBytes(tx_hash)) for tx in transactions for tx_hash in tx.hashes]
+    told = (rpc.ask_each(asked).values() or [rpc.ask(asked)]) if asked else ()
+    mined = {answer.tx_hash for of_node in told for answer in of_node if isinstance(answer, questions.Receipt)}
+    return [tx for tx in transactions if mined.isdisjoint(map(HexBytes, tx.hashes))]
+
+
+def _proven(rpc: RpcClient, address: str, headers: Sequence[Header]) -> list[StateAccount]:
+    """Return the account at these blocks by proof. Empty if no node proves it."""
+    requests = [ProofRequest(header.number, header.hash, header.state_root, address) for header in headers]
+    proofs = [proof for proof in rpc.proofs(requests) if isinstance(proof, VerifiedAccountProof)]
+    return [proof.account for proof in proofs] if len(proofs) == len(requests) else []
+
+
+def count(row: Signer, nonce: int, taken: Collection[int] = ()) -> int:
+    """Return how many nonces below `nonce`, the chain's next one, foreign transactions have used.
+
+    Read the chain's nonce first: a transaction is stored before it is signed. Nonces before the first observation
+    don't count, and neither do those that the operator has accepted. Others have `taken` those of waiting transactions.
+    """
+    if row.accounted_nonce is None:
+        return 0
+    used = row.transactions.filter(nonce__gte=row.accounted_nonce, nonce__lt=nonce)
+    ours = used.exclude(state=TransactionState.DISPLACED).exclude(nonce__in=taken).count()
+    return max(0, nonce - row.accounted_nonce - ours)
+
+
+def note(row: Signer, seen: NextNonce) -> None:
+    """Store the number of foreign transactions. The caller has locked the row.
+
+    They are suspected until it is sure that one of them exists. From then on they are sure until none is left.
+    """
+    number, since, accounted = count(row, seen.number, seen.taken), row.foreign_since, row.accounted_nonce
+    is_suspected = True if number and not seen.is_sure and not row.is_robbed else None
+    if number > row.foreign_count:
+        has_used = "seems to have used" if is_suspected else "has used"
+        logger.error("the signer %s %s %d nonces for foreign transactions", row, has_used, number)
+    if accounted is None:
+        accounted = seen.number
+    elif not number:
+        # Transactions that aren't final are counted again, because they may be displaced.
+        used = row.transactions.filter(nonce__gte=accounted, nonce__lt=seen.number)
+        used = used.exclude(state=TransactionState.FINAL)
+        accounted = next(iter(used.order_by("nonce").values_list("nonce", flat=True)[:1]), max(seen.number, accounted))
+    before = (row.foreign_count, row.foreign_is_suspected, row.accounted_nonce)
+    if (number, is_suspected, accounted) != before:
+        since = (since or timezone.now()) if number else None
+        Signer.objects.filter(pk=row.pk).update(
+            accounted_nonce=accounted, foreign_count=number, foreign_since=since, foreign_is_suspected=is_suspected
+        )
