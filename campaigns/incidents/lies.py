@@ -3,10 +3,21 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from campaigns.incidents.site import ProxiedNode
+from devnet.devchain import DevChain
 from tests.chains.geth_answers import SYNCS
-from tests.proving.money_node import GWEI, Change, block_with, constant, higher_by, multiplied_by, object_with
+from tests.proving.money_node import (
+    GWEI,
+    Change,
+    block_with,
+    constant,
+    higher_by,
+    in_turn,
+    multiplied_by,
+    object_with,
+)
 
 
 @dataclass(frozen=True)
@@ -20,9 +31,34 @@ class Lie:
     """True if they must be told of any node."""
 
 
+def _true(value: Any, _: DevChain) -> Any:
+    return value
+
+
+_POOR = constant(hex(12_345))
+_FALSE_PROOF = object_with("accountProof", lambda proof, _: proof[:-1])
+_FAILED = object_with("status", constant("0x0"))
+
 LIES: Mapping[str, Lie] = {
-    "balance": Lie("a balance of 12,345 wei", {"eth_getBalance": constant(hex(12_345))}, ["node_doubtful"]),
-    "proofs": Lie("false proofs", {"eth_getProof": object_with("accountProof", lambda proof, _: proof[:-1])}),
+    "balance": Lie("a balance of 12,345 wei", {"eth_getBalance": _POOR}, ["node_doubtful"]),
+    "proofs": Lie("false proofs", {"eth_getProof": _FALSE_PROOF}),
+    "by-turns": Lie(
+        "balances, failures and proofs, each true and false by turns",
+        {
+            "eth_getBalance": in_turn(_POOR, _true),
+            "eth_getTransactionReceipt": in_turn(_FAILED, _true),
+            "eth_getProof": in_turn(_FALSE_PROOF, _true),
+        },
+        ["node_doubtful", "receipt_unusable"],
+    ),
+    "wavering": Lie(
+        "nonces and receipts, true and false by turns",
+        {
+            "eth_getTransactionCount": in_turn(higher_by(3), _true, higher_by(-3), constant("0x0")),
+            "eth_getTransactionReceipt": in_turn(constant(None), _true, _FAILED),
+        },
+        ["nonce_gap", "receipt_unusable"],
+    ),
     "head-ahead": Lie("a head 50 blocks ahead", {"eth_getBlockByNumber": block_with("number", 50)}),
     "price": Lie(
         "a price in receipts of 40 times as much",

@@ -167,6 +167,12 @@ def _reorganised(site: Site) -> Iterator[None]:
 
 
 @contextmanager
+def _reorganised_by_liar(site: Site) -> Iterator[None]:
+    with _node(site, "wavering"), _reorganised(site):
+        yield
+
+
+@contextmanager
 def _dear(site: Site) -> Iterator[None]:
     site.chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(_DEAR))
     yield
@@ -266,6 +272,12 @@ INCIDENTS: Mapping[str, Incident] = {
         "the node loses transactions that it takes", partial(_node, lie="lost"), ["signer_waits"], _UNMINED_SECONDS
     ),
     "reorg": Incident(f"{_DEEP_REORG} blocks are replaced, where 2 confirmations count", _reorganised),
+    "reorg-wavering": Incident(
+        "meanwhile the node tells nonces and receipts, true and false by turns", _reorganised_by_liar
+    ),
+    "estimate-tiny": Incident("the node estimates 30,000 gas", partial(_node, lie="estimate"), seconds=30),
+    "estimate-low": Incident("the node estimates 0.6 of the gas", partial(_node, lie="estimate-low"), seconds=30),
+    "estimate-high": Incident("the node estimates 10 times the gas", partial(_node, lie="estimate-high"), seconds=30),
     "dear": Incident("gas costs more than the cap", _dear, ["signer_waits"]),
     "signer-empty": Incident("the signer is empty", partial(_node, lie="balance"), ["signer_unfunded"]),
     "robbed": Incident(
