@@ -18,7 +18,7 @@ from itertools import zip_longest
 from typing import Any
 
 from django.db import DatabaseError
-from django.db.models import F, Max
+from django.db.models import Count, Exists, F, Max, Min, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -53,7 +53,8 @@ from proving.working import destination_prices, heads
 from proving.working.heads import Heads
 from proving.working.lanes import HeldLane, LaneLost
 from queries import clock
-from queries.models import ServiceClock
+from queries.columns import RejectionCode
+from queries.models import ADMITTED_STATUSES, Batch, BatchStatus, Block, Query, QueryKind, ServiceClock, StepKind
 from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,10 @@ _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=15), timedelta(seconds=10)
 # node may have stopped long ago.
 _OLD_SECONDS = 3600
 _MOST_WEI = (1 << 256) - 1
+# How long nodes refuse proofs of a block before that is a problem.
+_REFUSED = timedelta(seconds=10)
+# The least time that a batch has waited before its rejection for old states is a problem, and how long it is one.
+_LEAST_WAIT, _TOLD_REJECTED = timedelta(minutes=5), timedelta(minutes=15)
 # Time after which a node that always fails is a problem, although another one works.
 _MAY_FAIL = timedelta(minutes=10)
 
@@ -174,6 +179,8 @@ def observe_chain(chain: Chain, rpc: RpcClient, lane: HeldLane | None = None) ->
         }
         columns |= _state(chain, rpc, seen.head, problems)
         problems = [*problems, *_gone_back(chain, seen.head, highest), *_failing(chain, resting, faults, problems)]
+        if all(problem.code != "no_proofs" for problem in problems):
+            problems += _lost_states(chain)
     columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
@@ -427,6 +434,32 @@ def _of_beacon_nodes(chain: Chain) -> Iterator[Problem]:
         yield Problem("no_beacon_node", f"{sentence}Batches about old blocks may wait.", subject(chain.id))
 
 
+def _lost_states(chain: Chain) -> Iterator[Problem]:
+    """Yield a problem if no node proves accounts of blocks for which batches have waited."""
+    accounts = Query.objects.filter(kind=QueryKind.ACCOUNT, step=StepKind.INITIAL_STATE, block=OuterRef("pk"))
+    accounts = accounts.filter(batch__status__in=ADMITTED_STATUSES)
+    refused = Block.objects.filter(source_chain_id=chain.id, refused_since__lt=Now() - _REFUSED, due_at__isnull=False)
+    waiting = refused.filter(Exists(accounts)).aggregate(count=Count("pk"), oldest=Min("number"))
+    # A user may ask for blocks that are too old already. Such batches are rejected within minutes.
+    waited = max(timedelta(seconds=KEPT_BY_ALL * chain.block_seconds), _LEAST_WAIT)
+    ended = Batch.objects.filter(finished_at__range=(Now() - _TOLD_REJECTED, Now()), status=BatchStatus.REJECTED)
+    ended = ended.filter(rejection_code=RejectionCode.PROOF_UNAVAILABLE, created_at__lt=F("finished_at") - waited)
+    rejected = ended.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), source_chain_id=chain.id))).count()
+    sentence = ""
+    if waiting["count"]:
+        sentence = (
+            f"Batches wait for proofs of accounts at blocks of {chain.label}, the oldest {waiting['oldest']}, which no "
+            f"node serves now. Blocks: {waiting['count']}. "
+        )
+    if rejected:
+        sentence += (
+            f"Batches waited for longer than nodes of {chain.label} keep states, as when no worker ran, and were "
+            f"rejected within {_TOLD_REJECTED.total_seconds() / 60:.0f} minutes: {rejected}. "
+        )
+    if sentence:
+        yield Problem("no_proofs", f"{sentence}An archive node proves them.", subject(chain.id))
+
+
 def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:
     code = "history_answers_wrong_for_new" if is_young else "history_answers_wrong_for_old"
     reason = wait(code, chain=chain.id, contract=HISTORY_CONTRACT, block=header.number)
@@ -530,6 +563,8 @@ KEPT_BY_ALL = 128
 # Seconds that a step of the search may take: a user's batch wouldn't wait longer for its proof.
 _STEP_SECONDS = 5
 _MEASURED_EACH = timedelta(days=1)
+# How long a node's reach counts after a measurement that found less.
+_REMEMBERED = 2 * _MEASURED_EACH
 # Maximum signers whose accounts may pay for lists of slots.
 _MOST_PAYERS = 2
 # Seconds after which no older block is tried, because the observation of other chains waits.
@@ -560,14 +595,46 @@ def measure_next_proofs(lane: HeldLane) -> None:
         head = get_rpc(watch.chain_id).head()
     except ChainError:
         return
-    nodes = list(_proving_nodes(get_chains().chain(watch.chain_id)))
+    before = {node["host"]: node.get("lately") for node in watch.proving_nodes}
+    nodes = [
+        node | {"lately": _lately(node["oldest"], head.number, before.get(node["host"]))}
+        for node in _proving_nodes(get_chains().chain(watch.chain_id))
+    ]
     oldest = min((node["oldest"] for node in nodes if node["oldest"] is not None), default=None)
     measured = {"measured_head": head.number, "oldest_provable": oldest, "proving_nodes": nodes}
     update = partial(ChainWatch.objects.filter(pk=watch.pk).update, proofs_measured_at=Now(), **measured)
     lane.write(update)
 
 
-def _proving_nodes(chain: Chain) -> Iterator[dict[str, str | int | None]]:
+def _lately(oldest: int | None, head: int, before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return how far back a node has proven accounts lately, and when: now, or `before` if that was further."""
+    now = {"oldest": oldest, "head": head, "at": timezone.now().isoformat()}
+    if before and timezone.now() - datetime.fromisoformat(before["at"]) > _REMEMBERED:
+        before = None
+    if oldest is None or (before and _blocks(before) > _blocks(now)):
+        return before
+    return now
+
+
+def _blocks(reach: Mapping[str, Any]) -> float:
+    """Return how many blocks back a node proves accounts. On a young chain, any node may prove the first block."""
+    return math.inf if reach["oldest"] <= 1 and reach["head"] > DEPTHS[-1] else reach["head"] - reach["oldest"]
+
+
+def proved_lately(watch: ChainWatch | None, number: int, head: int) -> bool:
+    """Return whether a node of the chain has lately proven accounts at a block as old as this one.
+
+    A node that refuses older states for a while doesn't lose its reach.
+    """
+    if watch is None or not number:
+        return False
+    reaches = [node["lately"] for node in watch.proving_nodes if node.get("lately")]
+    if watch.oldest_provable is not None:
+        reaches.append({"oldest": watch.oldest_provable, "head": watch.measured_head or 0})
+    return bool(reaches) and head - number <= max(map(_blocks, reaches))
+
+
+def _proving_nodes(chain: Chain) -> Iterator[dict[str, Any]]:
     """Measure one node after another, because each keeps states of its own, and how each tells slots (`slots`)."""
     for url, host in zip(chain.rpc_urls, chain.hosts, strict=True):
         client = patient_client(chain.model_copy(update={"rpc_urls": (url,)}))
@@ -674,13 +741,13 @@ def provable(rpc: RpcClient, head: Header, seconds: float = math.inf) -> Provabl
 def why_unproven(rpc: RpcClient, head: Header, request: ProofRequest, refused: RpcRefused) -> WaitReason | None:
     """Return why no node proves an account, after all have refused to. None: the refusal may pass.
 
-    The block's age is the cause if nodes prove the head, or proved no block as old when that was measured.
+    The block's age is the cause if nodes prove the head, or proved no block as old when that was measured lately.
     """
     if isinstance(refused, OtherAccounts):
         return wait("other_accounts", problem=str(refused))
     measured, depth = ChainWatch.objects.filter(pk=rpc.chain.id).first(), head.number - request.block_number
     proves_back = measured.proves_back if measured else None
-    if refused.may_pass or depth < KEPT_BY_ALL or (proves_back is not None and depth <= proves_back):
+    if refused.may_pass or depth < KEPT_BY_ALL or proved_lately(measured, request.block_number, head.number):
         return None
     is_too_old = proves_back is not None or isinstance(_proof(rpc, head), VerifiedAccountProof)
     known = [refused.about(facts.proof_of(rpc.chain, request)), depth_in_words(measured)]

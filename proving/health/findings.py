@@ -5,6 +5,7 @@ configured chain at least every 15 s, even without work, with a few cheap reques
 does `check_chains`. A stored problem is shown no more if it isn't seen again for three of its periods.
 """
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 from django.db.models import Exists, Min, OuterRef, Q, QuerySet, Value
@@ -109,13 +109,14 @@ def workers() -> Iterator[Problem]:
     if old:
         sentence = f"{' and '.join(old)} began before chains.toml was changed, and work by the old one: restart them."
         yield Problem("chains_file_changed", sentence)
+    yield from _silent_nodes(running)
 
 
 def standstills() -> Iterator[Problem]:
     """Yield a problem for each stage that stands still. Test networks have one of their own."""
     stalled = [each for each in _by_lane() if each.seconds > _LONGEST.total_seconds()]
     test_networks = {chain.id for chain in get_chains().chains if chain.test_network}
-    for stage, is_test in product(Stage, (False, True)):
+    for stage, is_test in itertools.product(Stage, (False, True)):
         alike = [each for each in stalled if (each.stage, each.lane.destination in test_networks) == (stage, is_test)]
         if alike:
             seconds, where = max(each.seconds for each in alike), ", ".join(str(each.lane) for each in alike)
@@ -123,17 +124,16 @@ def standstills() -> Iterator[Problem]:
             yield Problem("standstill", sentence, {"kind": stage} | ({NETWORKS: "test"} if is_test else {}))
 
 
-def silent_nodes() -> Iterator[Problem]:
+def _silent_nodes(running: Iterable[WorkerHeartbeat]) -> Iterator[Problem]:
     """Yield a problem for each method that workers found unanswered at least twice. One time-out is an accident."""
     configured = {chain.id: chain for chain in get_chains().chains}
     times: Counter[tuple[Chain, str, str]] = Counter()
     words: dict[tuple[Chain, str, str], str] = {}
-    for told in WorkerHeartbeat.running().order_by("pk").values_list("unanswered", flat=True):
-        for each in told:
-            if (chain := configured.get(each["chain"])) and each["host"] in chain.hosts:
-                key = chain, each["host"], each["method"]
-                times[key] += each["times"]
-                words[key] = each["words"]
+    for each in itertools.chain.from_iterable(worker.unanswered for worker in running):
+        if (chain := configured.get(each["chain"])) and each["host"] in chain.hosts:
+            key = chain, each["host"], each["method"]
+            times[key] += each["times"]
+            words[key] = each["words"]
     for (chain, host, method), count in sorted(times.items(), key=lambda item: item[0][1:]):
         if count > 1:
             sentence = f"{method}: {words[chain, host, method]} from {host}, a node of {chain.label}."
@@ -336,7 +336,7 @@ def users_webhooks() -> Iterator[Problem]:
 Check: TypeAlias = Callable[[], Iterator[Problem]]
 """It raises `django.db.DatabaseError` where the database does not answer."""
 CHECKS: tuple[Check, ...] = (
-    *(workers, standstills, chains, silent_nodes, stopped),
+    *(workers, standstills, chains, stopped),
     *(troubled_signers, signers, facts_registries, storing, pooled),
 )
 

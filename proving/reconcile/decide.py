@@ -297,25 +297,29 @@ def source_block(seen: SourceBlock) -> Decision:
 
 
 def unfetched(seen: Unfetched) -> Decision:
-    """Wait for proofs that could not be fetched. Reject queries whose proofs nodes have refused for too long."""
+    """Wait for proofs that could not be fetched. Reject queries whose proofs nodes have refused for too long.
+
+    A proof that is only withheld is waited for until the batch's deadline.
+    """
     since = (seen.refused_since or seen.now) if seen.refused else None
     actions: list[Action] = [] if since == seen.refused_since else [NoteRefused(since)]
     waiting = dict(seen.faults)
-    if since is not None and seen.now - since >= _UNSERVED_PROOF_WAIT:
-        fault = waiting[next(iter(seen.refused))]
+    lost = [pk for pk in seen.refused if pk not in seen.withheld]
+    if lost and since is not None and seen.now - since >= _UNSERVED_PROOF_WAIT:
+        fault = waiting[lost[0]]
         if fault.code in RejectionCode.values:
             code = RejectionCode(fault.code)
-            actions = [Reject(seen.refused, code, fault, retryable=code in PASSING_CODES)]
+            actions = [Reject(lost, code, fault, retryable=code in PASSING_CODES)]
         else:
             reason = wait("no_usable_proof", chain=seen.source, block=seen.number, reason=fault)
             may_pass = fault.code not in LASTING_REASONS
-            actions = [Reject(seen.refused, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=may_pass)]
-        waiting = {pk: fault for pk, fault in waiting.items() if pk not in seen.refused}
+            actions = [Reject(lost, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=may_pass)]
+        waiting = {pk: fault for pk, fault in waiting.items() if pk not in lost}
     if not waiting:
         return Decision(Continue(), actions)
     fault = next(iter(waiting.values()))
-    if waiting.keys() & set(seen.refused):
-        fault = wait("rejected_in_ten_minutes", reason=waiting[next(iter(seen.refused))])
+    if waiting.keys() & set(lost):
+        fault = wait("rejected_in_ten_minutes", reason=waiting[lost[0]])
     return Decision(Fail(fault, tuple(waiting)), actions)
 
 

@@ -66,6 +66,7 @@ class Unfetched:
     number: int
     faults: Mapping[int, WaitReason]  # by query id
     refused: Collection[int]  # ids of queries for which no node serves a usable proof, perhaps for ever
+    withheld: Collection[int]  # those of them for which a node has lately proven blocks as old
     refused_since: datetime | None  # the stored value
     now: datetime
 

@@ -27,7 +27,8 @@ from proving import facts, failures, sources
 from proving.connections import Context
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest, proves_facts
 from proving.failures import NO_TRIES, Tries
-from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionState
+from proving.health import chain_watch
+from proving.models import LIVE_STATES, ChainWatch, FactsRegistry, Transaction, TransactionState
 from proving.paths import building, planning
 from proving.reconcile.observation import (
     BlockOfTime,
@@ -232,14 +233,19 @@ def unfetched(
 ) -> ByBlock[Unfetched]:
     """Return the queries whose proofs couldn't be fetched, for blocks that have or had such queries."""
     by_block: ByBlock[Unfetched] = {}
+    source = context.source_rpc.chain.id
+    watch = ChainWatch.objects.filter(pk=source).first() if any(faults.values()) else None
     for block in blocks:
         of_block = faults.get(block.pk, {})
+        refused = [pk for pk, fault in of_block.items() if fault.code in {"proof_refused", *RejectionCode}]
+        is_withheld = watch is not None and chain_watch.proved_lately(watch, block.number, watch.number or 0)
         if of_block or block.refused_since is not None:
             by_block[block.pk] = Unfetched(
-                source=context.source_rpc.chain.id,
+                source=source,
                 number=block.number,
                 faults=dict(of_block),
-                refused=[pk for pk, fault in of_block.items() if fault.code in {"proof_refused", *RejectionCode}],
+                refused=refused,
+                withheld=[pk for pk in refused if is_withheld and of_block[pk].code == "proof_refused"],
                 refused_since=block.refused_since,
                 now=clock.earliest(),
             )

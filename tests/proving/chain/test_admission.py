@@ -19,6 +19,7 @@ from proving.models import ChainHead, ChainWatch, FactsRegistry, Transaction, Wo
 from queries.models import Batch, BatchStatus, Block
 from tests import deployed, users
 from tests.chains.lying_node import Raw, ask, between, error, hiding, lying_node, pruned
+from tests.explorer.batches import beat
 from tests.proving import estimated_batches, money
 from tests.service import asking, changed_replies, fresh, reconfigure, request, submit, waiting, work, work_until_done
 
@@ -621,6 +622,99 @@ def test_how_far_back_nodes_prove_is_measured_once_a_day_and_told(service, clien
         work()
         (rejection,) = estimated_batches.estimate(client, key, request(users.ALICE, block=old))["rejections"]
     assert "The nodes prove accounts at least 128 blocks back. Accounts and slots at old blocks" in rejection["error"]
+
+
+def states_refused(chain: DevChain, keeps: Callable[[], int]) -> AbstractContextManager[str]:
+    """Return a context that yields the URL of a node that refuses proofs of older states in words of its own."""
+
+    def refuse_old(question: Any, reply: Any) -> Any:
+        number = int(chain.rpc("eth_getBlockByHash", question["params"][2]["blockHash"], False)["number"], 16)
+        return error(question, -32000, "Zustand unbekannt") if number < chain.head() - keeps() else reply
+
+    return instead_of_proofs(chain, refuse_old)
+
+
+def health() -> tuple[list[str], str]:
+    told = Client().get("/healthz").json()
+    return told["codes"], " ".join(told["problems"])
+
+
+def return_of_workers(chain: DevChain) -> None:
+    """Let workers be off for more blocks than nodes keep states, and come back, which has the nodes measured again."""
+    chain.mine(200)
+    ChainWatch.objects.update(proofs_measured_at=None)
+    work()
+    Block.objects.exclude(refused_since=None).update(refused_since=timezone.now() - timedelta(minutes=11))
+
+
+@pytest.mark.long
+def test_batches_wait_for_an_archive_that_refuses_old_states_after_workers_were_off(service, key, settings):
+    keeps = 1_000_000
+    beat()
+    service.mine(1000)
+    with states_refused(service, lambda: keeps) as url:
+        reconfigure(settings, service.url, url)
+        accepted_before = submit(key, request(users.ALICE, block=service.head() + 1))
+        work()
+        assert fresh(accepted_before).status == BatchStatus.ACCEPTED
+        received = submit(key, request(users.BOB, block=service.head()))
+        keeps = 130
+        for _ in range(2):
+            return_of_workers(service)
+        work(2 * LOOKS_IN_A_MINUTE)
+        assert {fresh(accepted_before).status, fresh(received).status} == {BatchStatus.ACCEPTED}
+        codes, sentence = health()
+        assert codes == ["no_proofs"]
+        assert sentence.startswith(
+            "Batches wait for proofs of accounts at blocks of Development chain (31337), the oldest"
+        )
+        assert sentence.endswith("which no node serves now. Blocks: 2. An archive node proves them.")
+        keeps = 1_000_000
+        for batch in (accepted_before, received):
+            assert work_until_done(batch).status == BatchStatus.DONE
+        work()
+    assert health() == ([], "")
+
+
+@pytest.mark.long
+def test_the_reach_of_a_node_is_forgotten_when_measurements_have_not_seen_it_for_days(service, key, settings):
+    keeps = 1_000_000
+    service.mine(1000)
+    with states_refused(service, lambda: keeps) as url:
+        reconfigure(settings, service.url, url)
+        work()
+        keeps = 130
+        (node,) = ChainWatch.objects.get().proving_nodes
+        long_ago = (timezone.now() - timedelta(hours=49)).isoformat()
+        ChainWatch.objects.update(proving_nodes=[node | {"lately": node["lately"] | {"at": long_ago}}])
+        batch = submit(key, request(users.ALICE, block=service.head()))
+        return_of_workers(service)
+        assert work_until_done(batch).rejection_code == "proof_unavailable"
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_batches_that_are_rejected_because_no_worker_ran_are_reported_and_old_requests_are_not(
+    service, key, settings, waited
+):
+    beat()
+    service.mine(200)
+    with states_refused(service, lambda: 130) as url:
+        reconfigure(settings, service.url, url)
+        work()
+        batch = submit(key, request(users.ALICE, block=service.head()))
+        service.mine(200)
+        Batch.objects.update(created_at=timezone.now() - timedelta(minutes=26 if waited else 1))
+        assert work_until_done(batch).rejection_code == "proof_unavailable"
+        work()
+        codes, sentence = health()
+        Batch.objects.update(
+            finished_at=timezone.now() - timedelta(minutes=16), created_at=timezone.now() - timedelta(minutes=42)
+        )
+        work()
+        assert health() == ([], "")
+    why = "Batches waited for longer than nodes of Development chain (31337) keep states, as when no worker ran, "
+    why += "and were rejected within 15 minutes: 1. An archive node proves them."
+    assert (codes, sentence) == ((["no_proofs"], why) if waited else ([], ""))
 
 
 @pytest.mark.long

@@ -309,7 +309,7 @@ def test_the_header_of_the_source_chain():
 
 
 PRUNED = wait("proof_refused", problem="Pruned.")
-REFUSED = observation.Unfetched(1, 7, {4: PRUNED}, refused=[4], refused_since=None, now=NOW)
+REFUSED = observation.Unfetched(1, 7, {4: PRUNED}, refused=[4], withheld=[], refused_since=None, now=NOW)
 REFUSED_YET = wait("rejected_in_ten_minutes", reason=PRUNED)
 UNUSABLE = wait("no_usable_proof", chain=1, block=7, reason=PRUNED)
 REJECTED = decide.Reject([4], RejectionCode.PROOF_UNAVAILABLE, UNUSABLE, retryable=True)
@@ -320,6 +320,7 @@ REJECTED = decide.Reject([4], RejectionCode.PROOF_UNAVAILABLE, UNUSABLE, retryab
     [
         (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), decide.Fail(REFUSED_YET, (4,)), []),
         (replace(REFUSED, refused_since=NOW - timedelta(minutes=10)), decide.Continue(), [REJECTED]),
+        (replace(REFUSED, withheld=[4], refused_since=NOW - timedelta(hours=9)), decide.Fail(PRUNED, (4,)), []),
         (replace(REFUSED, refused=[], refused_since=NOW), decide.Fail(PRUNED, (4,)), [decide.NoteRefused(None)]),
     ],
 )
