@@ -301,7 +301,15 @@ def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]])
     if stopped := stops.why_stopped(context.destination_rpc.chain.id, source=context.connection.config.source_id):
         return dict.fromkeys(actions, _postponed(context, stopped))
     why_not: dict[int, Requeue | Fail] = {}
-    sendings = list(actions.values())
+    # Nodes may take long again to simulate what has failed before. That must not delay the others.
+    for has_failed in (False, True):
+        sendings = [(block, action) for block, action in actions.values() if (block.attempts > 0) is has_failed]
+        _send(context, sendings, why_not)
+    return why_not
+
+
+def _send(context: WorkContext, sendings: list[tuple[Block, Sending]], why_not: dict[int, Requeue | Fail]) -> None:
+    """Carry out actions. Add to `why_not`, by block id, why something wasn't sent."""
     while sendings:
         proofs = packs.proofs_of({block.pk: action.missing for block, action in sendings if isinstance(action, Prove)})
         sent: list[tuple[Block, Sending, orders.Order]] = []
@@ -320,7 +328,6 @@ def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]])
                 why_not[block.pk] = _why_not(context, outcome)
                 if isinstance(action, Prove) and action.otherwise and _is_about_facts(outcome):
                     sendings.append((block, action.otherwise))
-    return why_not
 
 
 def _is_about_facts(outcome: Unsent | ChainError) -> bool:

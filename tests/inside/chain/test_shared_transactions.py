@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -21,9 +22,21 @@ from proving.registries import registry_setup
 from proving.working import heads, lanes
 from queries.columns import AccountField
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
+from tests.chains.lying_node import error
 from tests.inside.working import accept_all, work_once, work_side_by_side
 from tests.proving import chain_state, prices
-from tests.service import ALICE, BOB, a_key, fresh, reconfigure, request, submit, waiting, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    a_key,
+    changed_replies,
+    fresh,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work_until_done,
+)
 
 
 def until_done(batches: Sequence[Batch], rounds: int = 8) -> None:
@@ -175,6 +188,29 @@ def test_those_that_wait_for_each_other_share_although_they_came_one_after_anoth
     Step.objects.update(started_at=timezone.now() - timedelta(seconds=600))
     until_done(batches)
     assert chain_state.signer_nonce(service) == nonce + 1
+
+
+@pytest.mark.long
+def test_what_has_failed_is_estimated_after_the_others_are_sent(service, key, blocks, settings):
+    """A node that takes long to estimate a transaction must not delay the others at each try."""
+    seen: list[str] = []
+
+    def refuse(question: Any, reply: Any) -> list[Any]:
+        is_slow = question["method"] == "eth_estimateGas" and BOB[2:].lower() in question["params"][0]["data"]
+        seen.append("a slow estimate" if is_slow else question["method"])
+        return [error(question, -32000, "execution aborted (timeout = 5s)") if is_slow else reply]
+
+    (slow,) = at_blocks(key, blocks[:1], BOB)
+    with changed_replies(settings, service, refuse) as url:
+        work_once()
+        (other,) = at_blocks(key, blocks[1:2])
+        accept_all()
+        seen.clear()
+        work_side_by_side(lanes.LaneKind.CONNECTION)
+        assert seen.index("eth_sendRawTransaction") < seen.index("a slow estimate")
+        reconfigure(settings, url, service.url)
+    until_done([slow, other])
+    assert {fresh(slow).status, fresh(other).status} == {BatchStatus.DONE}
 
 
 # --- Self-funded batches ----------------------------------------------------------------------------------------------
