@@ -16,7 +16,9 @@ from campaigns.incidents.lies import lying
 from campaigns.incidents.site import SIGNER, TOML, WORKER_NAMES, Site
 from campaigns.incidents.watcher import NO_ANSWER
 from demo.installation import CHAIN_ID
+from devnet.beacon_api import BeaconApi, BeaconBlock, BeaconNode
 from devnet.devchain import ACCOUNTS
+from devnet.ports import free_port
 
 # A transaction that isn't mined is nothing unusual before a minute and ten blocks (docs/operating/configuration.md), so
 # a node that alone knows better is doubted only then.
@@ -36,6 +38,17 @@ _SECONDS_OF_BACKUP = 15
 # When an observation has told what a restored database lacks.
 _FOREIGN_SECONDS = 60
 _HISTORY_WINDOW = 9000
+_BEACON_TOML = """
+beacon_urls = ["%s"]
+[chains.beacon_chain]
+preset = "minimal"
+genesis_time = 1
+slot_seconds = 1
+bellatrix = 0
+capella = 0
+deneb = 0
+electra = 0
+"""
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,13 @@ def _frozen(site: Site, *names: str) -> Iterator[None]:
     site.signal(SIGSTOP, names)
     yield
     site.signal(SIGCONT, names)
+
+
+@contextmanager
+def _only_one_frozen(site: Site) -> Iterator[None]:
+    only, *others = WORKER_NAMES
+    with _killed(site, *others), _frozen(site, only):
+        yield
 
 
 @contextmanager
@@ -161,6 +181,19 @@ def _node(site: Site, lie: str) -> Iterator[None]:
 
 
 @contextmanager
+def _without_beacon_node(site: Site) -> Iterator[None]:
+    """Name a beacon node in chains.toml that comes up only at the end."""
+    port, root = free_port(), bytes(32)
+    beacon_node = _BEACON_TOML % f"http://127.0.0.1:{port}"
+    site.configure((TOML % site.proxy.url).replace("[chains.signer]", f"{beacon_node}[chains.signer]"))
+    site.restart(*WORKER_NAMES)
+    yield
+    node = BeaconNode(CHAIN_ID, roots={0: root}, blocks={root: BeaconBlock(0, 0, root, root, root)})
+    # It serves until the command ends.
+    BeaconApi(node, port=port).__enter__()
+
+
+@contextmanager
 def _reorganised(site: Site) -> Iterator[None]:
     site.chain.rpc("anvil_reorg", _DEEP_REORG, [])
     yield
@@ -237,6 +270,7 @@ INCIDENTS: Mapping[str, Incident] = {
     "database-killed": Incident("PostgreSQL is killed", _database_killed, _AWAY),
     "worker-frozen": Incident("one of three workers freezes", lambda site: _frozen(site, WORKER_NAMES[1]), seconds=30),
     "workers-frozen": Incident("all workers freeze", lambda site: _frozen(site, *WORKER_NAMES), ["no_worker"]),
+    "only-worker-frozen": Incident("the only worker freezes", _only_one_frozen, ["no_worker"]),
     "web-frozen": Incident("the web server freezes", lambda site: _frozen(site, "web"), [NO_ANSWER]),
     "database-frozen": Incident("PostgreSQL freezes", lambda site: _frozen(site, "database"), _AWAY),
     "clock-ahead": Incident("the workers' clock is an hour ahead", partial(_skewed, seconds=3600), ["clock"]),
@@ -280,6 +314,7 @@ INCIDENTS: Mapping[str, Incident] = {
     "estimate-high": Incident("the node estimates 10 times the gas", partial(_node, lie="estimate-high"), seconds=30),
     "dear": Incident("gas costs more than the cap", _dear, ["signer_waits"]),
     "signer-empty": Incident("the signer is empty", partial(_node, lie="balance"), ["signer_unfunded"]),
+    "beacon-down": Incident("the only beacon node is down", _without_beacon_node, ["no_beacon_node"]),
     "robbed": Incident(
         "a thief sends with the signer's key", partial(_robbed, takes_waiting=False), ["foreign_transactions"]
     ),
