@@ -574,12 +574,14 @@ class RpcNode:
                 self.unanswered.pop(method, None)
                 continue
             before = self.unanswered.get(method)
+            # Nobody knows whether a transaction has arrived, so once is enough. A late answer is no silence.
+            times = 2 if method == SEND else 1
+            times += before.times if before and is_silent else 0
             self.unanswered[method] = Unanswered(
                 seconds=self._timeout if is_silent else seconds,
                 is_late=not is_silent,
                 is_alone=len(methods) == 1 or (before is not None and before.is_alone),
-                # Nobody knows whether the transaction has arrived, so once is enough.
-                times=(before.times if before else 0) + (2 if method == SEND else 1),
+                times=times,
                 last=now,
             )
 

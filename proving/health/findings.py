@@ -89,6 +89,8 @@ FORK_TOLD = timedelta(days=60)
 _WEBHOOKS_MAY_FAIL = timedelta(minutes=10)
 # How long a new worker has for its first observations.
 _FIRST_OBSERVATIONS = timedelta(minutes=1)
+# The number of time-outs of a method after which a node doesn't answer it for long. That of a transaction counts twice.
+_SILENT_FOR_LONG = 4
 
 
 NETWORKS = "networks"
@@ -125,7 +127,10 @@ def standstills() -> Iterator[Problem]:
 
 
 def _silent_nodes(running: Iterable[WorkerHeartbeat]) -> Iterator[Problem]:
-    """Yield a problem for each method that workers found unanswered at least twice. One time-out is an accident."""
+    """Yield a problem for each method that workers found unanswered at least twice. One time-out is an accident.
+
+    If no node of a chain answers a method for long, the chain can't be used.
+    """
     configured = {chain.id: chain for chain in get_chains().chains}
     times: Counter[tuple[Chain, str, str]] = Counter()
     words: dict[tuple[Chain, str, str], str] = {}
@@ -135,9 +140,13 @@ def _silent_nodes(running: Iterable[WorkerHeartbeat]) -> Iterator[Problem]:
             times[key] += each["times"]
             words[key] = each["words"]
     for (chain, host, method), count in sorted(times.items(), key=lambda item: item[0][1:]):
-        if count > 1:
-            sentence = f"{method}: {words[chain, host, method]} from {host}, a node of {chain.label}."
-            yield Problem("node_fails", sentence, subject(chain.id, node=host, method=method))
+        told = f"{method}: {words[chain, host, method]} from"
+        if any(times[chain, other, method] < _SILENT_FOR_LONG for other in chain.hosts):
+            if count > 1:
+                about = subject(chain.id, node=host, method=method)
+                yield Problem("node_fails", f"{told} {host}, a node of {chain.label}.", about)
+        elif host == chain.hosts[0]:
+            yield Problem("chain_unavailable", f"{told} any node of {chain.label}.", subject(chain.id, method=method))
 
 
 def chains(*, quotes_nodes: bool = True) -> Iterator[Problem]:

@@ -345,7 +345,7 @@ def test_a_chain_that_is_configured_no_more_is_of_no_interest():
     assert codes() == []
 
 
-def test_a_method_that_one_worker_or_several_find_unanswered_twice_is_named():
+def test_a_method_that_one_worker_or_several_find_unanswered_twice_is_named(settings):
     host = "127.0.0.1:1"
 
     def silent(times: int, words: str = "no answer within 10 s") -> list[dict[str, str | int]]:
@@ -362,6 +362,12 @@ def test_a_method_that_one_worker_or_several_find_unanswered_twice_is_named():
     assert problems() == [named]
     WorkerHeartbeat.objects.filter(worker="another").update(beat_at=now - SILENCE)
     assert codes() == []
+    # No other node answers it, and it is needed.
+    WorkerHeartbeat.objects.update(unanswered=silent(4))
+    everywhere = "eth_estimateGas: no answer within 10 s from any node of Development chain (31337)."
+    assert problems() == [("chain_unavailable", everywhere)]
+    reconfigure(settings, f'"http://{host}"', f'"http://{host}", "http://127.0.0.1:2"')
+    assert problems() == [named]
     # The node has left chains.toml.
     WorkerHeartbeat.objects.update(unanswered=[silent(2)[0] | {"host": "gone.example.org"}])
     assert codes() == []
