@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from batch_query_client.amounts import is_amount
+from batch_query_client.amounts import answer_type, is_amount
 from batch_query_client.stated_words import symbol
 from explorer.formatting.amounts import whole_units
 from queries.storage_layout import Part
@@ -42,7 +42,8 @@ class StatedPart:
             case "left":
                 return "bytes"
         # Other numbers of this size have decimals, or a type.
-        is_address = part == Part(part.offset, _BITS_OF_ADDRESS) and not name.get("decimals")
+        is_alike = part == Part(part.offset, _BITS_OF_ADDRESS) and not name.get("decimals")
+        is_address = answer_type(name) == "address" or is_alike
         return "address" if is_address else "number"
 
     @property
@@ -96,10 +97,10 @@ class StatedPart:
             left = f"{word}{_shift('>>', offset)}{_shift('<<', _BITS_OF_WORD - size)}"
             return f"{self.solidity_type}({left})"
         number = f"uint256({word}){_shift('>>', offset)}"
+        if self._above and not (self.kind == "address" and size == _BITS_OF_ADDRESS):
+            number = f"{_grouped(number)} & (2 ** {size} - 1)"
         if self.kind == "address":
             return f"address(uint160({number}))"
-        if self._above:
-            number = f"{_grouped(number)} & (2 ** {size} - 1)"
         match self.part.form, self.kind:
             case "bool", kind:
                 return f"{_grouped(number)} != 0{' ? 1 : 0' if kind == 'number' else ''}"
@@ -172,7 +173,7 @@ class StatedPart:
 
     @property
     def _digits(self) -> int:
-        return -(-self.part.size // 4)
+        return -(-(_BITS_OF_ADDRESS if self.kind == "address" else self.part.size) // 4)
 
 
 def _shift(direction: str, bits: int, suffix: str = "") -> str:

@@ -697,6 +697,11 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
         ({"keys": [ALICE], "call": "pnl(address)(int256)"}, f"said to be pnl 0xf39F…2266  {signed}", signed),
         ({"keys": [], "call": "price()(uint160)", "part": address}, "slot said to be price  1", 1),
         ({"keys": [], "call": "owner()(address)"}, f"slot said to be owner  0x{1:040x}", 1),
+        (
+            {"keys": [], "call": "owner()(address)", "part": address | {"size": 96}},
+            f"slot said to be owner  0x{1:040x}",
+            1,
+        ),
         ({"keys": [], "call": "tag()(bytes1)"}, "slot said to be tag  0x80", 128),
         ({"keys": [], "call": "root()(bytes32)"}, f"slot said to be root  {in_hex}", whole),
         ({"keys": [], "call": "isOpen()(bool)", "part": part}, "slot said to be isOpen  true", 1),

@@ -90,6 +90,8 @@ OF_AMOUNT = [
     *((offset, size, "bool") for offset, size in [(0, 256), (1, 1), (0, 8), (255, 1), (2, 1)]),
     (8, 160, "unsigned"),
 ]
+# Parts that a call answers as an address, which may be narrower.
+OF_ADDRESS = [(8, 96, "unsigned"), (0, 157, "unsigned"), (8, 160, "unsigned")]
 LANGUAGES = {"Solidity", "viem", "web3.py", "cast", "FactsReader"}
 
 
@@ -226,8 +228,9 @@ def test_every_program_returns_what_the_token_answers(chain, key, monkeypatch, c
     assert printed == [of_call[ALICE].text for of_call in answers]
 
 
-def stated_answer(offset: int, size: int, form: str, *, is_amount: bool) -> Answer:
+def stated_answer(offset: int, size: int, form: str, *, call: str | None) -> Answer:
     """Return what a call answers from a part of `WORD`."""
+    is_amount = call == "totalSupply()"
     bits = f"{WORD:0256b}"[256 - offset - size : 256 - offset]
     if form == "left" and is_amount:
         return Answer("uint256", f"0x{int(bits.ljust(256, '0'), 2):064x}")
@@ -235,16 +238,20 @@ def stated_answer(offset: int, size: int, form: str, *, is_amount: bool) -> Answ
         return Answer(f"bytes{size // 8}", f"0x{int(bits, 2):0{size // 4}x}".ljust(66, "0"))
     if form == "bool":
         return Answer("uint256" if is_amount else "bool", f"0x{int('1' in bits):064x}")
-    kind = "address" if size == 160 and not is_amount else "uint256"
+    kind = "address" if call == "owner()(address)" or (size == 160 and not is_amount) else "uint256"
     if form == "signed":
         return Answer("int256", f"0x{int(bits.rjust(256, bits[0]), 2):064x}")
     return Answer(kind, f"0x{int(bits, 2):064x}")
 
 
-@pytest.mark.parametrize(("parts", "call"), [(PARTS, None), (OF_AMOUNT, "totalSupply()")], ids=["any", "amounts"])
+@pytest.mark.parametrize(
+    ("parts", "call"),
+    [(PARTS, None), (OF_AMOUNT, "totalSupply()"), (OF_ADDRESS, "owner()(address)")],
+    ids=["any", "amounts", "addresses"],
+)
 def test_every_program_returns_any_part_that_is_stated(chain, key, monkeypatch, capsys, tmp_path, parts, call):
     monkeypatch.setenv("RPC_URL", chain.url)
-    account, answers = _deployed[-1].addresses["Sum"], [stated_answer(*part, is_amount=bool(call)) for part in parts]
+    account, answers = _deployed[-1].addresses["Sum"], [stated_answer(*part, call=call) for part in parts]
     for slot in range(len(parts)):
         chain.rpc("anvil_setStorageAt", account, f"0x{slot + 4096:064x}", f"0x{WORD:064x}")
     chain.mine()

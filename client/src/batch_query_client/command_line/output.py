@@ -16,7 +16,7 @@ import click
 
 import batch_query_client as client
 from batch_query_client import stated_words
-from batch_query_client.amounts import is_amount
+from batch_query_client.amounts import answer_type, is_amount
 from batch_query_client.plain_text import hex_data, plain
 from batch_query_client.questions import NUMBERS
 
@@ -277,8 +277,10 @@ def _stated_value(name: Mapping[str, Any], word: bytes) -> str:
     if part.form == "bool":
         return str(bool(number)).lower()
     # Otherwise a part of this size without decimals is an address as a rule.
-    is_address = part.form == "unsigned" and part.size == _BITS_OF_ADDRESS and not name.get("decimals")
-    return f"0x{number:0{-(-part.size // 4)}x}" if is_address or part.form == "left" else str(number)
+    is_alike = part.form == "unsigned" and part.size == _BITS_OF_ADDRESS and not name.get("decimals")
+    is_address = answer_type(name) == "address" or is_alike
+    digits = -(-(_BITS_OF_ADDRESS if is_address else part.size) // 4)
+    return f"0x{number:0{digits}x}" if is_address or part.form == "left" else str(number)
 
 
 def log_content(log: client.ShownLog) -> str:
