@@ -115,8 +115,8 @@ class SlotOfCall(Schema):
         "`true` or `false`. Without a type it is a number."
     )
     onlyAtThisBlock: bool = Field(
-        description="Slots of `dependsOn` choose this slot by their words, such as the last element of an array. When "
-        "they change, another slot has the answer."
+        description="Slots of `dependsOn` choose this slot by their words, such as the last element of an array, or "
+        "the block's time or number chooses it. When they change, another slot has the answer."
     )
 
 
@@ -354,7 +354,7 @@ def _stated(slot: FoundSlot, asked: SlotQuestion, found: SlotFindings) -> dict[s
 
 def _units(asked: SlotQuestion, found: SlotFindings) -> dict[str, Any]:
     """Return the decimals and the symbol of a token if the answer is an amount of it, and if it has them."""
-    if asked.call.signature not in TOKEN_CALLS:
+    if asked.call.signature not in TOKEN_CALLS or not is_amount({"call": asked.call.stated}):
         return {}
     decimals = found.decimals if found.decimals is not None and found.decimals <= MOST_DECIMALS else None
     units = {"decimals": decimals, "symbol": found.symbol}

@@ -19,6 +19,8 @@ _FUNDS = 10**30
 _PAID_GAS = 1_000_000
 # Maximum contracts in a list. The addresses of more would take long to check.
 _MOST_ENTRIES = 500
+# Ten years, in which numbers of 32 bits hold the time, and blocks.
+_LATER_SECONDS, _LATER_BLOCKS = 315_360_000, 100_000_000
 # Code that returns the gas that is left, and the gas that was used before.
 _RETURNS_GAS = "0x5a60005260206000f3"
 _BASE_GAS = 21_002
@@ -47,6 +49,8 @@ class ReadSlots:
     accounts: frozenset[str]
     """The contracts (EIP-55), also those of which no slot is read."""
     method: str
+    takes_changes: bool = False
+    """True if the node took changed state in the question for the list."""
 
 
 def together(lists: Sequence[ReadSlots]) -> ReadSlots:
@@ -59,6 +63,12 @@ def together(lists: Sequence[ReadSlots]) -> ReadSlots:
 def answer(call: ViewCall, at: Header, changed: Storage | None = None) -> Question[bytes]:
     """Ask for the return data of a call, with these words in place of those in storage."""
     return _at_block("eth_call", call, at, [_overrides(changed)] if changed else [], read_data)
+
+
+def answer_later(call: ViewCall, at: Header, changed: Storage) -> Question[bytes]:
+    """Ask for the return data as `answer` does, but in a block with a later time and a higher number."""
+    block = {"time": hex(at.timestamp + _LATER_SECONDS), "number": hex(at.number + _LATER_BLOCKS)}
+    return _at_block("eth_call", call, at, [_overrides(changed), block], read_data)
 
 
 def reads(call: ViewCall, at: Header, accounts: Sequence[str]) -> list[Question[ReadSlots]]:
@@ -99,11 +109,12 @@ def tells(read: object, contract: str) -> bool:
     return isinstance(read, ReadSlots) and contract in read.accounts
 
 
-def reads_over(call: ViewCall, at: Header, changed: Storage) -> list[Question[ReadSlots]]:
-    """Ask for the slots that a call reads with these words in place of those in storage, in the forms for that."""
+def reads_over(call: ViewCall, at: Header, changed: Storage, *, by_list: bool) -> Question[ReadSlots]:
+    """Ask for the slots that a call reads with these words in place of those in storage, by a list or a trace."""
     caller, overrides = _caller(), _overrides(changed)
-    more = [overrides | {caller: {"balance": hex(_FUNDS)}}]
-    return [_access_list(call, at, caller, more), _prestate(call, at, {"stateOverrides": overrides})]
+    if by_list:
+        return _access_list(call, at, caller, [overrides | {caller: {"balance": hex(_FUNDS)}}])
+    return _prestate(call, at, {"stateOverrides": overrides})
 
 
 def _access_list(call: ViewCall, at: Header, caller: str, more: Sequence[Any] = ()) -> Question[ReadSlots]:
@@ -122,7 +133,7 @@ def _access_list(call: ViewCall, at: Header, caller: str, more: Sequence[Any] = 
             raise ValueError("an access list with an error")
         entries = map(read_object, read_list(told.get("accessList")))
         slots = [(entry.get("address"), read_list(entry.get("storageKeys") or [])) for entry in entries]
-        return _read_slots(slots, ACCESS_LIST)
+        return replace(_read_slots(slots, ACCESS_LIST), takes_changes=bool(more))
 
     # A node that refuses a third parameter would refuse it again.
     plainer = None if more else (ACCESS_LIST, [transaction, hex(at.number)])

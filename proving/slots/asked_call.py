@@ -7,7 +7,7 @@ what one node alone says is marked so.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from batch_query_client.stated_words import SYMBOL
 from chains.nodes import questions, view_calls
@@ -71,8 +71,8 @@ class AskedCall:
     def __init__(self, rpc: RpcClient, asked: SlotQuestion, at: Header, budget: ExchangeBudget) -> None:
         """Ask for the call's answer. Raises `SlotsUnknown`, `CallFailed` and `ChainError`."""
         self._rpc, self._asked, self._at, self._budget = rpc, asked, at, budget
-        self._trials: list[tuple[ViewCall, Storage, int | None]] = []
-        """The trials and their answers."""
+        self._trials: dict[tuple[FunctionCall, frozenset[tuple[Place, int]]], tuple[ViewCall, int | None]] = {}
+        """The trials by the call and the changed words, with the call as it was made last, and its answer."""
         self._told: dict[str, ReadSlots | ChainError] = {}
         """The answer of each node to the question for slots, by its host."""
         self._telling_over: set[str] = set()
@@ -81,10 +81,6 @@ class AskedCall:
         """The slots of the lists that the search uses."""
         self._is_guessed = False
         """True if no node tells the slots, so that each can only repeat the trials."""
-        self.decimals: int | None = None
-        """The answer of `decimals()`, a hint. None: there is none."""
-        self.nft: Literal["ERC-721", "ERC-1155"] | None = None
-        """The standard of NFTs that the contract says it follows (ERC-165), a hint."""
         self._gas, much, little_gas = MAX_EXECUTION, self._question(MAX_EXECUTION), self._question(_LITTLE_GAS)
         first, little, decimals = rpc.ask([much, little_gas, self._hint("decimals()")])
         if _is_refusal(first):
@@ -94,13 +90,12 @@ class AskedCall:
             self._gas = next((gas for gas, each in answers.items() if not _is_refusal(each)), MAX_EXECUTION)
             first = answers[self._gas]
         told = decimals if isinstance(decimals, bytes) and len(decimals) == _WORD else b""
-        self.decimals = int.from_bytes(told) if told and int.from_bytes(told) < 256 else None
-        if asked.call.signature == "balanceOf(address)":
-            supports = rpc.ask([self._hint("supportsInterface(bytes4)", each) for each in _NFTS])
-            named = zip(_NFTS.values(), supports, strict=True)
-            self.nft = next((name for name, word in named if word == (1).to_bytes(_WORD)), None)
-            # Some contracts of NFTs have decimals, but a balance is a number of NFTs.
-            self.decimals = None if self.nft else self.decimals
+        nfts = _NFTS if asked.call.signature == "balanceOf(address)" else {}
+        supports = rpc.ask([self._hint("supportsInterface(bytes4)", each) for each in nfts]) if nfts else []
+        named = zip(nfts.values(), supports, strict=True)
+        self.nft = next((name for name, word in named if word == (1).to_bytes(_WORD)), None)
+        # Some contracts of NFTs have decimals, but a balance is a number of NFTs.
+        self.decimals = int.from_bytes(told) if told and int.from_bytes(told) < 256 and not self.nft else None
         self.base = self._base_of(first)
         """The word that the call answers."""
         self._takes_little = isinstance(little, bytes)
@@ -184,6 +179,10 @@ class AskedCall:
         start = _WORD * (self._asked.position or 0)
         return int.from_bytes(data[start : start + _WORD]) if len(data) >= start + _WORD else None
 
+    def _word_of(self, answer: object) -> int | None:
+        """Return the word in an answer. None: the call fails."""
+        return self._word_in(answer) if isinstance(answer, bytes) else None
+
     # The slots
 
     def reads(self, guesses: Callable[[], Sequence[int]]) -> Iterator[ReadSlots]:
@@ -242,9 +241,12 @@ class AskedCall:
 
     def why_unknown(self) -> str:
         """Return sentences why no slot was found."""
-        (given,) = self._rpc.ask([view_calls.given_gas(MAX_EXECUTION, self._at)])
         why = "No slot of a known layout changes the call's answer either."
-        return f"{self._why_no_list} {why if isinstance(given, int) else 'Nodes change no storage for a trial.'}"
+        return f"{self._why_no_list} {why if self._changes_storage() else 'Nodes change no storage for a trial.'}"
+
+    def _changes_storage(self) -> bool:
+        (given,) = self._rpc.ask([view_calls.given_gas(MAX_EXECUTION, self._at)])
+        return isinstance(given, int)
 
     @property
     def _why_no_list(self) -> str:
@@ -262,70 +264,70 @@ class AskedCall:
         Each runs once more with little gas, if the call needs no more: a contract that knows trials by their gas is
         found out.
         """
-        if len(changes) > _MOST_TRIALS:
-            return [*self.answers(changes[:_MOST_TRIALS]), *self.answers(changes[_MOST_TRIALS:])]
-        if not changes:
-            return []
-        gas = min(self._gas, _MOST_GAS_OF_TRIALS // (len(changes) + 1))
-        tried = [(ViewCall(self._asked.contract, call.data, gas), changed) for call, changed in changes]
-        repeated = [(replace(call, gas=_LITTLE_GAS), changed) for call, changed in tried if self._takes_little]
+        keys = [(call, frozenset(words.items())) for call, words in changes]
+        new = [*dict.fromkeys(key for key in keys if key not in self._trials)]
+        for start in range(0, len(new), _MOST_TRIALS):
+            self._try(new[start : start + _MOST_TRIALS])
+        return [self._trials[key][1] for key in keys]
+
+    def _try(self, keys: Sequence[tuple[FunctionCall, frozenset[tuple[Place, int]]]]) -> None:
+        gas = min(self._gas, _MOST_GAS_OF_TRIALS // (len(keys) + 1))
+        tried = [(ViewCall(self._asked.contract, call.data, gas), dict(words)) for call, words in keys]
+        repeated = [(replace(call, gas=_LITTLE_GAS), words) for call, words in tried if self._takes_little]
         # It must answer as before with half of the gas, so that no trial fails for want of gas.
         controls = [self._question(_LITTLE_GAS if self._takes_little else gas // 2)]
         (control,), told, told_again = self._rpc.ask(
             controls,
-            [view_calls.answer(call, self._at, changed) for call, changed in tried],
-            [view_calls.answer(call, self._at, changed) for call, changed in repeated],
+            [view_calls.answer(call, self._at, words) for call, words in tried],
+            [view_calls.answer(call, self._at, words) for call, words in repeated],
         )
         for answer in (control, *told, *told_again):
             if isinstance(answer, NodeUnavailable) and _is_silence(answer):
                 raise answer
         if not isinstance(control, bytes) or self._word_in(control) != self.base:
             cap = self._cap()
-            raise SlotsUnknown(f"The call uses too much gas for {len(changes)} times, or answers differently.{cap}")
-        if all(type(answer) is RpcRefused for answer in told):
+            raise SlotsUnknown(f"The call uses too much gas for {len(keys)} times, or answers differently.{cap}")
+        if all(type(answer) is RpcRefused for answer in told) and not self._changes_storage():
             raise SlotsUnknown(f"No node of {self._rpc.chain.label} makes calls over changed storage.")
-        words = [self._word_in(answer) if isinstance(answer, bytes) else None for answer in told]
-        for place, (call, changed) in enumerate(tried):
+        for place, (key, (call, _), answer) in enumerate(zip(keys, tried, told, strict=True)):
+            word = self._word_of(answer)
             again = told_again[place] if repeated else None
-            if isinstance(again, bytes) and self._word_in(again) != words[place]:
+            if isinstance(again, bytes) and self._word_in(again) != word:
                 raise SlotsUnknown("The call answers otherwise with less gas.")
-            self._trials.append((repeated[place][0] if isinstance(again, bytes) else call, changed, words[place]))
-        return words
+            self._trials[key] = (repeated[place][0] if isinstance(again, bytes) else call), word
 
     def over(self, changes: Sequence[Storage]) -> list[int | None]:
         """Return the words that the call answers, each time with other words at some slots."""
         return self.answers([(self._asked.call, words) for words in changes])
 
-    def reads_over(self, changes: Sequence[Storage]) -> Sequence[Sequence[ReadSlots | None]]:
+    def reads_over(
+        self, changes: Sequence[Storage], later: Sequence[Storage] = ()
+    ) -> tuple[Sequence[Sequence[ReadSlots | None]], set[int | None]]:
         """Return the slots that the call reads, each time with other words at some slots, by each node that tells.
 
-        None: this node doesn't tell.
+        None: this node doesn't tell. Return the words too that the call answers at a later block with the words of
+        `later`, as any node says.
         """
-        if not changes or self._is_guessed:
-            return []
-        gas = min(self._gas, _MOST_GAS_OF_TRIALS // len(changes))
+        changes = [] if self._is_guessed else changes
+        if not changes and not later:
+            return [], set()
+        gas = min(self._gas, _MOST_GAS_OF_TRIALS // (len(changes) + 1))
         call = ViewCall(self._asked.contract, self._asked.call.data, gas)
-        first, *others = [view_calls.reads_over(call, self._at, words) for words in changes]
+        timed = [view_calls.answer_later(call, self._at, words) for words in later]
         # A node that tells slots by a list may change storage only for a trace.
-        of_first = self._read_by_each(first)
-        forms = {host: form for host, read in of_first.items() for form in (1, 0) if read[form]}
-        self._telling_over &= forms.keys()
-        told: list[list[ReadSlots | None]] = []
-        for form in {*forms.values()}:
-            of_others = self._read_by_each([each[form] for each in others])
-            told += [
-                [of_first[host][form], *of_others.get(host, [None] * len(others))]
-                for host in forms
-                if forms[host] == form
-            ]
-        return told
+        by_list = {host: isinstance(read, ReadSlots) and read.takes_changes for host, read in self._told.items()}
+        told: dict[str, Sequence[Any]] = {}
+        for form in {*by_list.values()}:
+            asked = [view_calls.reads_over(call, self._at, words, by_list=form) for words in changes]
+            told |= {host: of for host, of in self._of_each([*timed, *asked]).items() if by_list.get(host) == form}
+        answers = {self._word_of(answer) for of_node in told.values() for answer in of_node[: len(timed)]}
+        reads = {host: of[len(timed) :] for host, of in told.items() if isinstance(of[-1], ReadSlots)}
+        self._telling_over &= reads.keys() if changes else told.keys()
+        return [[each if isinstance(each, ReadSlots) else None for each in read] for read in reads.values()], answers
 
-    def _read_by_each(self, questions: Sequence[Question[ReadSlots]]) -> Mapping[str, Sequence[ReadSlots | None]]:
-        """Return the slots that each node tells, by its host. None: it doesn't tell."""
-        told = self._rpc.ask_each(questions) or {host: self._rpc.ask(questions) for host in [*self._told][:1]}
-        return {
-            host: [each if isinstance(each, ReadSlots) else None for each in of_one] for host, of_one in told.items()
-        }
+    def _of_each(self, questions: Sequence[Question[Any]]) -> Mapping[str, Sequence[Any]]:
+        """Return the answers of each node, by its host."""
+        return self._rpc.ask_each(questions) or {host: self._rpc.ask(questions) for host in [*self._told][:1]}
 
     def confirming(self, *, by_reads: bool) -> Sequence[str]:
         """Return the hosts of the nodes that confirm everything: the block, the slots, and each trial.
@@ -336,7 +338,7 @@ class AskedCall:
         """
         if len(self._told) < 2:
             return [*self._told] or self._rpc.chain.hosts[:1]
-        asked = [view_calls.answer(call, self._at, changed) for call, changed, _ in self._trials]
+        asked = [view_calls.answer(call, self._at, dict(words)) for (_, words), (call, _) in self._trials.items()]
         told = self._rpc.ask_each([questions.header(self._at.number), self._question(self._gas), *asked])
         # A node may leave the others no time to contradict.
         self._budget.check_time()
@@ -360,10 +362,10 @@ class AskedCall:
         # It may lack the block's state.
         if type(answers[0]) is RpcRefused or any(map(_is_silence, (header, *answers))):
             return False
-        words = [self._word_in(answer) if isinstance(answer, bytes) else None for answer in answers]
+        words = [*map(self._word_of, answers)]
         # Some nodes change no storage.
         changes_storage = not all(type(answer) is RpcRefused for answer in answers[1:])
-        right = [self.base, *(word for _, _, word in self._trials)]
+        right = [self.base, *(word for _, word in self._trials.values())]
         is_same = words == right if changes_storage else words[0] == self.base
         if not is_same:
             raise contradicts

@@ -107,6 +107,11 @@ class FunctionCall:
         return keccak(text=self.signature)[:4] + bytes(encode(types, values))
 
     @property
+    def words(self) -> Sequence[int]:
+        """Return the words of the calldata's arguments, for text and bytes where they begin."""
+        return [int.from_bytes(self.data[at : at + 32]) for at in range(4, 4 + 32 * len(self.arguments), 32)]
+
+    @property
     def stated(self) -> str:
         """Return the signature with the type of the answer, if the sender names it."""
         return f"{self.signature}({self.answer_type})" if self.answer_type else self.signature

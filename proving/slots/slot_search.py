@@ -31,6 +31,8 @@ _WORD = 32
 _MOST_GUESSES = 3
 # Maximum slots whose layouts are looked for, layouts of each that are tried, and slots whose regions are tried.
 _MOST_NAMED, _MOST_TRIED, _MOST_UNCLEAR = 6, 4, 3
+# Maximum slots that the call reads only over other words, and that are tried.
+_MOST_NEW = 48
 
 Certainty = Literal["is_value", "part_of_word", "one_of_several", "computed", "path_only"]
 _NO_NAME: tuple[str, NamedSlot | None] = "layout_unknown", None
@@ -103,6 +105,8 @@ class _Search:
         self._call, self._layouts = asked.call, Layouts(asked.call, asked.contract, budget.check_time, asked.base)
         self._asking = AskedCall(rpc, asked, header, budget)
         self._base = self._asking.base
+        self._known = [*asked.call.words, int(asked.contract, 16)]
+        """Words that a contract may compare with others."""
         self._words: dict[Place, int] = {}
         self._trials: dict[Place, WordTrials] = {}
 
@@ -131,6 +135,10 @@ class _Search:
             for place, of in self._trials.items()
             if place not in values and not (of.only_fails if values else of.is_quiet)
         }
+        is_timed = False
+        if len(values) == 1 and not others.keys() - values.keys():
+            further, is_timed = self._further(*values.items())
+            others |= further
         choosing, moving = self._choosing(values, others)
         if not values and self._base == 0 and all(self._trials[place].only_fails for place in others):
             values = dict.fromkeys(self._empty(), Part())
@@ -138,6 +146,7 @@ class _Search:
         changing = [place for place in others if place not in values]
         if not values and not changing:
             return None
+        moving |= {*values} if is_timed else set()
         moving |= {place for place in (*values, *changing) if int(place[0], 16) in pointers.values()}
         switched = {
             place for place, part in values.items() if place not in moving and self._trials[place].is_switched(part)
@@ -234,7 +243,7 @@ class _Search:
             answers = self._trials[place].answers
             others = [self._words[place] ^ bits for bits in inside[place] if answers[bits] is not None]
             addresses = [f"{part.answer(word):040x}" for word in others]
-            told = self._asking.reads_over([{place: word} for word in others])
+            told, _ = self._asking.reads_over([{place: word} for word in others])
             ran = [of_node for read in told for of_node in zip(addresses, read, strict=True)]
             runs = all(address in str(read).lower() for address, read in ran) and bool(told or not others)
             if runs and all(answers[bits] in {None, self._base} for bits in beside[place]):
@@ -271,7 +280,11 @@ class _Search:
             if guessed == values:
                 break
             values = guessed
-            bits = [(place, bits) for place, part in values.items() for bits in self._trials[place].further(part)]
+            bits = [
+                (place, turned)
+                for place, part in values.items()
+                for turned in self._trials[place].further(part, self._known)
+            ]
             together = list(self._together(values))
             words = [*({place: self._words[place] ^ turned} for place, turned in bits), *(each for _, each in together)]
             answers = self._asking.over(words)
@@ -294,29 +307,67 @@ class _Search:
             return
         ((value, part),) = values.items()
         shown, empty = self._trials[value].shown(part), self._words[value] & ~part.mask
-        for place, of in self._trials.items():
-            if place != value and of.only_fails:
-                # A slot with which the call fails may have few words with which it doesn't.
-                few = () if of.is_quiet else (*range(8), *_beside(of.word))
-                for word in dict.fromkeys((*OF_SWITCHES, of.word ^ 1, *few)):
-                    yield place, {value: shown, place: word}
-                # The word may set bits that are set in the other one anyway.
-                yield from ((place, {value: shown ^ part.mask, place: word}) for word in (0, of.word ^ 1))
-                yield place, {value: empty, place: FIRST}
         quiet = [place for place, of in self._trials.items() if place != value and of.is_quiet]
         singly, several = quiet[:_MOST_UNCLEAR], quiet if len(quiet) > 1 else []
-        groups = [*([place] for place in singly), quiet[_MOST_UNCLEAR:]]
-        for group, word in product(filter(None, groups), range(8)):
-            yield group[0], {value: shown, **dict.fromkeys(group, word)}
-        for place in singly:
-            # The value may count without the other word only as long as it is large, or other than the other word.
-            yield from ((place, {value: word, place: 0}) for word in (self._words[value], empty | 1 << part.offset))
-            words = dict.fromkeys([*self._words.values()][:_MOST_TRIED])
-            yield from ((place, {value: shown, place: word}) for word in words if word not in range(8))
+        for place, of in self._trials.items():
+            if place == value or not of.only_fails:
+                continue
+            words = [*OF_SWITCHES, of.word ^ 1]
+            if place in singly or not of.is_quiet:
+                words += [*range(8), *_beside(of.word), *self._known, *[*self._words.values()][:_MOST_TRIED]]
+            yield from ((place, {value: shown, place: word}) for word in dict.fromkeys(words))
+            # The word may set bits that are set in the other one anyway.
+            yield from ((place, {value: shown ^ part.mask, place: word}) for word in (0, of.word ^ 1))
+            yield place, {value: empty, place: FIRST}
+            if place in singly:
+                # The value may count without the other word only as long as it is large, or other than the other word.
+                yield from ((place, {value: word, place: 0}) for word in (self._words[value], empty | 1 << part.offset))
+            elif not of.is_quiet:
+                # An index of an array may fail because the array is short.
+                long = {value: shown, **dict.fromkeys(quiet, FIRST)}
+                yield from ((place, {**long, place: word}) for word in (0, 1, *_beside(of.word)))
+        for word in range(8 if quiet[_MOST_UNCLEAR:] else 0):
+            yield quiet[-1], {value: shown, **dict.fromkeys(quiet[_MOST_UNCLEAR:], word)}
         for words_of_several in _alike_and_unlike(several):
             yield quiet[0], {value: shown, **words_of_several}
         for word in (shown ^ part.mask, self._words[value]) if several else ():
             yield quiet[0], {value: word, **dict.fromkeys(several, 0)}
+
+    def _further(self, only: tuple[Place, Part]) -> tuple[dict[Place, dict[Place, int]], bool]:
+        """Return words of slots that change the only value, and that the call reads only over other words than now.
+
+        Those words are the value's, or of a slot that changes nothing alone. Return also whether the call answers
+        otherwise at a later block.
+        """
+        value, part = only
+        of = self._trials[value]
+        shown = of.shown(part)
+        over = [{value: word} for word in dict.fromkeys((shown, of.word & ~part.mask)) if word != of.word]
+        quiet = [place for place, of_other in self._trials.items() if place != value and of_other.is_quiet]
+        over += [{value: shown, place: word} for place, word in product(quiet[:_MOST_UNCLEAR], (1, FIRST))]
+        reads, later = self._asking.reads_over(over, [{value: shown}])
+        tried = [
+            {**words, **dict.fromkeys(group, word)}
+            for of_node in reads
+            for words, read in zip(over, of_node, strict=True)
+            if read and (new := [place for place in read.places if place not in self._words][:_MOST_NEW])
+            for group in ([new[0]], new)
+            for word in (0, 1, FIRST, *self._known)
+        ]
+        answers = self._asking.over(tried)
+        changing = [
+            words
+            for words, answer in zip(tried, answers, strict=True)
+            if answer not in {None, part.answer(words.get(value, of.word))}
+        ]
+        is_timed = not later <= {None, part.answer(shown)}
+        if not changing:
+            return {}, is_timed
+        others = {place: word for place, word in changing[0].items() if place not in self._words}
+        proven = self._proven(ReadSlots([*others], frozenset(), ""))
+        self._words |= proven
+        self._trials |= {place: WordTrials(word, self._base) for place, word in proven.items()}
+        return dict.fromkeys(others, others), is_timed
 
     # Slots that other slots choose
 
@@ -373,7 +424,8 @@ class _Search:
             for word in dict.fromkeys([*self._trials[place].others[:2], *_beside(self._words[place])])
         ]
         of_nodes = []
-        for told in self._asking.reads_over([{place: word} for place, word in asked]):
+        reads, _ = self._asking.reads_over([{place: word} for place, word in asked])
+        for told in reads:
             found: dict[Place, dict[int, frozenset[Place]]] = {place: {} for place in places}
             for (place, word), read in zip(asked, told, strict=True):
                 if read:

@@ -4,7 +4,7 @@ A trial keeps the slot's own word and turns some of its bits: first bits everywh
 smaller where the answers aren't clear. So a flag, an enum, or a neighbour's bits spoil only trials of their own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from queries.storage_layout import ALL, Part
@@ -19,7 +19,7 @@ OF_SWITCHES = (FIRST, SECOND, 0, LOW_BITS)
 SIZES = (32, 8, 1)
 """Sizes of regions in bits. In each, a trial turns all bits, and another the lowest of each byte."""
 # Regions whose answers aren't clear, and in which smaller ones are tried.
-_MOST_UNCLEAR = 4
+_MOST_UNCLEAR = 3
 
 
 @dataclass
@@ -97,8 +97,8 @@ class WordTrials:
         """Return whether bits outside of the part change the answer, too."""
         return any(answer not in {None, part.answer(self.word ^ bits)} for bits, answer in self.answers.items())
 
-    def further(self, part: Part) -> Iterator[int]:
-        """Yield bits to turn that may show that a part isn't the answer always."""
+    def further(self, part: Part, known: Sequence[int]) -> Iterator[int]:
+        """Yield bits to turn that may show that a part isn't the answer always, such as if it is a `known` word."""
         mask, low, high = part.mask, 1 << part.offset, 1 << (part.offset + part.size - 1)
         words = [self.word & ~mask | inside for inside in (0, low, high, (self.word ^ low) & mask)]
         # Small numbers in its byte tell an enum from a boolean.
@@ -108,6 +108,11 @@ class WordTrials:
         shown = (FIRST if part.size > 8 else self.word ^ low) & mask
         words += [shown | number * LOW_BITS & ~mask for number in range(1, 6)]
         is_plain = None not in (self.answers.get(FIRST), self.answers.get(SECOND)) and not self.is_switched(part)
+        if is_plain:
+            words += [self.word & ~mask | word << part.offset for word in known if word < 1 << part.size]
+        if part.offset == 1:
+            # It may be the length of a string: from 32 bytes on in the whole word, and before in its lowest byte.
+            words += [2 * 256 + 1, SECOND & ~0xFF | 2 * 31]
         # A boolean is true over both patterns, whichever bits it has.
         if not is_plain or part.form == "bool":
             words += [self.word & ~mask | inside for inside in (FIRST & mask, SECOND & mask, 0)]

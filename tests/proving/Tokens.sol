@@ -142,7 +142,8 @@ contract Registered {
 
     function tokenOf(address account) external view returns (address) {
         (bool done,) = token.staticcall(abi.encodeWithSignature("balanceOf(address)", account));
-        return done ? token : address(0);
+        done;
+        return token;
     }
 }
 
@@ -223,6 +224,46 @@ contract Switched {
         (uint256 decoy, uint256 real) = (liquid[account], staked[account]);
         return (decoy | real) >> 200 != 0 ? decoy : real;
     }
+}
+
+/// Answers that another slot, an account or the time changes, but not while the words are those of `fill` or 0.
+contract Lazy {
+    mapping(address => bool) private registered;
+    mapping(address => bool) private blocked;
+    mapping(address => uint256) private liquid;
+    mapping(address => uint256) private staked;
+    mapping(address => address) private delegate;
+    mapping(uint256 => uint256) private byTime;
+    uint256 private rate = 1e18;
+    uint256 private current;
+    uint256[] private list;
+    mapping(address => address) private owner;
+    string private name = "Hello";
+    string private long = "0123456789012345678901234567890123456789";
+
+    function fill(address account) external { liquid[account] = 1001; list.push(1001); owner[account] = account; }
+
+    function isAllowed(address account) external view returns (bool) { return registered[account] && !blocked[account]; }
+    function free(address account) external view returns (uint256) {
+        return liquid[account] == 0 ? 0 : liquid[account] - staked[account];
+    }
+    function worth(address account) external view returns (uint256) {
+        return liquid[account] == 0 ? 0 : liquid[account] * rate / 1e18;
+    }
+    function withoutFrozen(address account) external view returns (uint256) {
+        return blocked[account] ? liquid[account] - staked[account] : liquid[account];
+    }
+    function unlessOwn(address account) external view returns (uint256) {
+        return delegate[account] == account ? 0 : liquid[account];
+    }
+    function ownerOf(address account) external view returns (address) {
+        return owner[account] == address(this) ? address(0) : owner[account];
+    }
+    function latest() external view returns (uint256) { return list[current]; }
+    function atThisTime() external view returns (uint256) { return byTime[block.timestamp / 1 days]; }
+    function atThisNumber() external view returns (uint256) { return byTime[block.number / 1000]; }
+    function title() external view returns (string memory) { return name; }
+    function longTitle() external view returns (string memory) { return long; }
 }
 
 contract Flagged {

@@ -39,6 +39,7 @@ _ALONE = [
     "Rebasing",
     "Sum",
     "Switched",
+    "Lazy",
     "Flagged",
     "Odd",
     "Hidden",

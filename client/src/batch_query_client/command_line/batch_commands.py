@@ -291,7 +291,7 @@ def find_slots(
     for other in found.depends_on:
         say(f"It depends on {_slot_name(other.slot_name, other.slot)} of {other.account}: {other.role}.")
     if any(slot.only_at_this_block for slot in found.slots):
-        say("Other words choose the slot, such as an array's length. When they change, another slot has the answer.")
+        say("Other words or the time choose the slot, such as an array's length. Later it may be another slot.")
 
 
 def _value_or_word(slot: client.SlotOfCall) -> str:
