@@ -440,21 +440,28 @@ def _lost_states(chain: Chain) -> Iterator[Problem]:
     accounts = accounts.filter(batch__status__in=ADMITTED_STATUSES)
     refused = Block.objects.filter(source_chain_id=chain.id, refused_since__lt=Now() - _REFUSED, due_at__isnull=False)
     waiting = refused.filter(Exists(accounts)).aggregate(count=Count("pk"), oldest=Min("number"))
-    # A user may ask for blocks that are too old already. Such batches are rejected within minutes.
+    # A user may request blocks that are too old already. Such batches are rejected within minutes.
     waited = max(timedelta(seconds=KEPT_BY_ALL * chain.block_seconds), _LEAST_WAIT)
-    ended = Batch.objects.filter(finished_at__range=(Now() - _TOLD_REJECTED, Now()), status=BatchStatus.REJECTED)
-    ended = ended.filter(rejection_code=RejectionCode.PROOF_UNAVAILABLE, created_at__lt=F("finished_at") - waited)
-    rejected = ended.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), source_chain_id=chain.id))).count()
+    unproven = Batch.objects.filter(
+        Exists(Query.objects.filter(batch=OuterRef("pk"), source_chain_id=chain.id)),
+        rejection_code=RejectionCode.PROOF_UNAVAILABLE,
+    )
+    doomed = unproven.filter(status=BatchStatus.RECEIVED, created_at__lt=Now() - waited).count()
+    rejected = unproven.filter(
+        status=BatchStatus.REJECTED,
+        finished_at__range=(Now() - _TOLD_REJECTED, Now()),
+        created_at__lt=F("finished_at") - waited,
+    ).count()
     sentence = ""
     if waiting["count"]:
         sentence = (
             f"Batches wait for proofs of accounts at blocks of {chain.label}, the oldest {waiting['oldest']}, which no "
             f"node serves now. Blocks: {waiting['count']}. "
         )
-    if rejected:
+    if doomed or rejected:
         sentence += (
-            f"Batches waited for longer than nodes of {chain.label} keep states, as when no worker ran, and were "
-            f"rejected within {_TOLD_REJECTED.total_seconds() / 60:.0f} minutes: {rejected}. "
+            f"Batches waited for longer than nodes of {chain.label} keep states, as when no worker ran. About to be "
+            f"rejected: {doomed}. Rejected within {_TOLD_REJECTED.total_seconds() / 60:.0f} minutes: {rejected}. "
         )
     if sentence:
         yield Problem("no_proofs", f"{sentence}An archive node proves them.", subject(chain.id))

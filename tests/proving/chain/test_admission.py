@@ -704,17 +704,23 @@ def test_batches_that_are_rejected_because_no_worker_ran_are_reported_and_old_re
         batch = submit(key, request(users.ALICE, block=service.head()))
         service.mine(200)
         Batch.objects.update(created_at=timezone.now() - timedelta(minutes=26 if waited else 1))
+        work(2)
+        assert fresh(batch).status == BatchStatus.RECEIVED
+        before = health()
         assert work_until_done(batch).rejection_code == "proof_unavailable"
         work()
-        codes, sentence = health()
+        after = health()
         Batch.objects.update(
             finished_at=timezone.now() - timedelta(minutes=16), created_at=timezone.now() - timedelta(minutes=42)
         )
         work()
         assert health() == ([], "")
-    why = "Batches waited for longer than nodes of Development chain (31337) keep states, as when no worker ran, "
-    why += "and were rejected within 15 minutes: 1. An archive node proves them."
-    assert (codes, sentence) == ((["no_proofs"], why) if waited else ([], ""))
+    told = [
+        "Batches waited for longer than nodes of Development chain (31337) keep states, as when no worker ran. "
+        f"About to be rejected: {doomed}. Rejected within 15 minutes: {rejected}. An archive node proves them."
+        for doomed, rejected in ((1, 0), (0, 1))
+    ]
+    assert [before, after] == ([(["no_proofs"], sentence) for sentence in told] if waited else [([], "")] * 2)
 
 
 @pytest.mark.long

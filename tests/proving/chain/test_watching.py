@@ -128,6 +128,16 @@ def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp
     assert (seen(), seen(SOURCE)) == ([], ["chain_unavailable"])
 
 
+def test_a_host_name_that_does_not_resolve_is_told_by_healthz(service, settings):
+    beat()
+    reconfigure(settings, service.url, "http://no-such-host.invalid:8545")
+    work()
+    told = Client().get("/healthz").json()
+    why = "no-such-host.invalid:8545 can't be reached, because its name doesn't resolve."
+    sentence = f"No node of Development chain (31337) can be used: {why}"
+    assert (told["codes"], told["problems"]) == (["chain_unavailable"], [sentence])
+
+
 @pytest.mark.long
 def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, settings, tmp_path):
     """The nodes before it work, so no ordinary request reaches the wrong node."""
