@@ -337,6 +337,17 @@ def test_a_thief_that_takes_a_reserved_nonce_is_told_after_two_blocks(observed):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("nodes", "words"), [(1, "seems to have used 1 nonce for"), (2, "has used 1 nonce for")])
+def test_a_reserved_nonce_that_was_taken_is_suspected_without_proof_and_second_node(observed, settings, nodes, words):
+    robbed_of_a_reserved_nonce(observed)
+    observed.mine()
+    with between(observed.url, unproven) as url, between(observed.url, unproven) as other:
+        reconfigure(settings, f'"{observed.url}"', ", ".join(f'"{each}"' for each in [url, other][:nodes]))
+        (sentence,) = told()
+    assert words in sentence
+
+
+@pytest.mark.long
 def test_a_reserved_nonce_that_was_taken_is_told_no_more_once_the_operator_knows(observed):
     batch, ours = robbed_of_a_reserved_nonce(observed)
     observed.mine()
