@@ -888,6 +888,8 @@ class Hop:
         self._source = Deployed(chain, "test/SettableBlockHashSource", _SEPOLIA)
         self._registry = Deployed(chain, "FactsRegistry", _SEPOLIA, self._source.address, WINDOW, NO_CONTRACT)
         self._receiver = Deployed(chain, "test/Receiver")
+        self._recorded = state_provers.payload("message-sepolia-9496454")
+        self._message = unhex(self._recorded.details["message"]), self._recorded.details["publisher"]
         self._pointers = {
             kind: state_provers.pointer(state_provers.prover(chain, chain.chain_id, self._registry.address, kind))
             for kind in state_provers.KINDS
@@ -904,24 +906,51 @@ class Hop:
 
     def message(self, kind: state_provers.Kind) -> tuple[int, bytes, int]:
         """Take a message that was broadcast on Sepolia."""
-        recorded = state_provers.payload("message-sepolia-9496454")
-        arguments = self.arguments(kind, recorded.number, recorded.shown)
-        message, publisher = unhex(recorded.details["message"]), recorded.details["publisher"]
-        return self._sent("verifyBroadcastMessage", arguments, message, publisher)
+        arguments = self.arguments(kind, self._recorded.number, self._recorded.shown)
+        return self._sent("verifyBroadcastMessage", arguments, *self._message)
 
     def copy(self) -> tuple[int, bytes, int]:
         """Take a copy of the prover that a pointer names, on a chain as large as mainnet."""
+        copy, of_pointer, _ = self._beyond()
+        return self._sent("updateStateProverCopy", self.arguments("ROOT", _BLOCK, of_pointer), copy.address)
+
+    def message_beyond(self) -> tuple[int, bytes, int]:
+        """Take the message over two hops, by the prover whose copy was taken."""
+        _, of_pointer, of_registry = self._beyond()
+        [first], [first_input], _ = self.arguments("ROOT", _BLOCK, of_pointer)
+        inputs = [first_input, of_registry.target_input(self._recorded.number)]
+        read = [first, of_pointer.account], inputs, self._recorded.shown.slot_input("ROOT")
+        return self._sent("verifyBroadcastMessage", read, *self._message)
+
+    def _beyond(self) -> tuple[Deployed, ShownSlot, ShownSlot]:
+        """Return a copy of a prover whose home is beyond the first hop. Return what a block there has in the slot of its
+        pointer, and in the slot of its registry for the state root of the message's block.
+        """
         chance = random.Random(_SEED)
-        copy = state_provers.prover(self._chain, _SEPOLIA, self._registry.address)
-        slot, code_hash, account = state_provers.POINTER_SLOT, keccak(copy.code), chance.randbytes(20)
-        key = keccak(slot.to_bytes(32))
-        storage_root, storage = tries.shaped({key: tries.encode(code_hash)}, chance, (2,))
-        leaf = tries.account(1, 0, storage_root, chance.randbytes(32))
-        state_root, accounts = tries.shaped({keccak(account): leaf}, chance)
-        nodes = accounts[keccak(account)], storage[key]
-        header = header_of(state_root, _BLOCK)
-        shown = ShownSlot(header, state_root, hex_data(account), slot, code_hash, *nodes)
-        return self._sent("updateStateProverCopy", self.arguments("ROOT", _BLOCK, shown), copy.address)
+        pointer, registry = chance.randbytes(20), chance.randbytes(20)
+        copy = state_provers.prover(self._chain, _SEPOLIA, hex_data(registry))
+        slots = {
+            pointer: (state_provers.POINTER_SLOT, keccak(copy.code), (2,)),
+            registry: (
+                state_provers.mapping_slot(self._recorded.number, 0),
+                self._recorded.shown.state_root,
+                tries.MAINNET_LEVELS,
+            ),
+        }
+        storages = {
+            account: tries.shaped({keccak(slot.to_bytes(32)): tries.encode(value)}, chance, levels)
+            for account, (slot, value, levels) in slots.items()
+        }
+        leaves = {
+            keccak(account): tries.account(1, 0, root, chance.randbytes(32)) for account, (root, _) in storages.items()
+        }
+        root, accounts = tries.shaped(leaves, chance)
+        header = header_of(root, _BLOCK)
+        of_pointer, of_registry = (
+            ShownSlot(header, root, hex_data(account), slot, value, accounts[keccak(account)], *nodes.values())
+            for (account, (slot, value, _)), (_, nodes) in zip(slots.items(), storages.values(), strict=True)
+        )
+        return copy, of_pointer, of_registry
 
     def _sent(self, function: str, *arguments: object) -> tuple[int, bytes, int]:
         data = self._receiver.calldata(function, *arguments)
@@ -936,6 +965,7 @@ def measure_messages(geth: Geth | None = None) -> Iterator[Result]:
         yield result_of("a message, by a state root", *(hop.message("ROOT") for hop in hops))
         yield result_of("a message, by a block hash", *(hop.message("HASH") for hop in hops))
         yield result_of("a copy of a prover", *(hop.copy() for hop in hops))
+        yield result_of("a message over two hops", *(hop.message_beyond() for hop in hops))
 
 
 # --- Report -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import {Symbolic} from "./Symbolic.sol";
 
 /// @title A state prover asks its registry at home, and takes proofs elsewhere; its pointer never changes.
 contract StateProverProofs is Symbolic {
+    uint256 private constant TARGET = 10;
+
     AnswersAll private registry;
 
     function setUp() external {
@@ -25,9 +27,9 @@ contract StateProverProofs is Symbolic {
     /// @custom:halmos --array-lengths input={0,32,64,96}
     function check_elsewhere_no_registry_is_asked(bytes memory answer, bytes memory input, bool byHash) external {
         uint256 home = block.chainid + 1;
+        RegistryStateProver prover = _prover(home, byHash);
         registry.set(answer, false);
         bytes memory expected = abi.encodeWithSelector(RegistryStateProver.NotOnHomeChain.selector, home);
-        RegistryStateProver prover = _prover(home, byHash);
         _assertRefused(prover, abi.encodeCall(IStateProver.getTargetStateCommitment, (input)), expected);
     }
 
@@ -38,16 +40,18 @@ contract StateProverProofs is Symbolic {
         uint256 blockNumber,
         bytes32 blockHash
     ) external {
+        RegistryStateProver byRoot = _prover(block.chainid, false);
         registry.set(abi.encode(known), false);
-        try _prover(block.chainid, false).getTargetStateCommitment(abi.encode(blockNumber)) returns (bytes32 told) {
+        try byRoot.getTargetStateCommitment(abi.encode(blockNumber)) returns (bytes32 told) {
             assert(told == known);
             assert(told != 0);
         } catch {
             assert(known == 0);
         }
+        RegistryStateProver byHash = _prover(block.chainid, true);
         registry.set(abi.encode(isVouched), false);
         bytes memory input = abi.encode(blockNumber, blockHash);
-        try _prover(block.chainid, true).getTargetStateCommitment(input) returns (bytes32 told) {
+        try byHash.getTargetStateCommitment(input) returns (bytes32 told) {
             assert(told == blockHash);
             assert(isVouched);
         } catch {
@@ -68,7 +72,8 @@ contract StateProverProofs is Symbolic {
 
     function _prover(uint256 home, bool byHash) private returns (RegistryStateProver) {
         RegistryStateProver.Kind kind = byHash ? RegistryStateProver.Kind.HASH : RegistryStateProver.Kind.ROOT;
-        return new RegistryStateProver(home, address(registry), kind);
+        registry.set(abi.encode(TARGET), false);
+        return new RegistryStateProver(home, TARGET, address(registry), kind);
     }
 
     function _assertRefused(RegistryStateProver prover, bytes memory data, bytes memory expected) private view {

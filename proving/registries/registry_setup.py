@@ -143,9 +143,12 @@ def deploy_prover(
     _usable(row)
     kind = int(by_hash)
     name, pointer_name = "package/RegistryStateProver", "package/FixedStateProverPointer"
-    prover = Creation(name, creation_code(name, destination, row.address, kind))
+    prover = Creation(name, creation_code(name, destination, source, row.address, kind))
     pointer = Creation(pointer_name, creation_code(pointer_name, prover.address))
-    code = load_artifact(prover.name).deployed(homeChainId=destination, registry=int(row.address, 16), kind=kind)
+    registry = int(row.address, 16)
+    code = load_artifact(prover.name).deployed(
+        homeChainId=destination, targetChainId=source, registry=registry, kind=kind
+    )
     of_pointer = load_artifact(pointer.name).deployed(implementationAddress=int(prover.address, 16))
     creations.create(chain, [prover, pointer], tell)
     _require_code(chain, prover, code)

@@ -117,8 +117,11 @@ def head(chain: DevChain) -> int:
     return int(chain.rpc("eth_blockNumber"), 16)
 
 
-def prover(chain: DevChain, home_chain_id: int, registry: str, kind: Kind = "ROOT") -> Deployed:
-    return Deployed(chain, "package/RegistryStateProver", home_chain_id, registry, KINDS.index(kind))
+def prover(
+    chain: DevChain, home_chain_id: int, registry: str, kind: Kind = "ROOT", *, target_chain_id: int = 11_155_111
+) -> Deployed:
+    arguments = home_chain_id, target_chain_id, registry, KINDS.index(kind)
+    return Deployed(chain, "package/RegistryStateProver", *arguments)
 
 
 def pointer(prover: Deployed) -> Deployed:

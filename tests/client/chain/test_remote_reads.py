@@ -67,8 +67,10 @@ def test_a_message_is_taken_by_what_is_printed_over_one_hop_and_over_two(service
     registry, later = FactsRegistry.objects.get().address, state_provers.head(service)
     known: state_provers.Home = state_provers.home_of(there, 31337)
     known.know(state_provers.header_of(service, later).encode(), later)
-    first = state_provers.pointer(state_provers.prover(there, 10, known.registry.address)).address
-    away, copy = state_provers.receiver_on(there), state_provers.prover(there, 31337, registry)
+    first = state_provers.pointer(
+        state_provers.prover(there, 10, known.registry.address, target_chain_id=31337)
+    ).address
+    away, copy = state_provers.receiver_on(there), state_provers.prover(there, 31337, registry, target_chain_id=31337)
     away.send(
         "updateStateProverCopy",
         printed(named, state_provers.POINTER_SLOT, "--erc7888", first, block=later),

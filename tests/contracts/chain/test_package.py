@@ -145,7 +145,7 @@ def test_each_source_takes_the_oldest_compiler():
 def test_it_packs_what_its_users_need_and_nothing_else(tarball):
     with tarfile.open(tarball) as packed:
         names = {name.removeprefix("package/") for name in packed.getnames()}
-    folders = ("src", "test", "abi")
+    folders = ("src", "test", "examples", "abi")
     expected = {
         path.relative_to(PACKAGE_DIR).as_posix() for folder in folders for path in (PACKAGE_DIR / folder).rglob("*.*")
     }
@@ -167,7 +167,7 @@ def test_users_can_import_and_compile_each_file(projects, project, compiler, opt
     first = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\n"
     paths = [
         path.relative_to(PACKAGE_DIR).as_posix()
-        for folder in ("src", "test")
+        for folder in ("src", "test", "examples")
         for path in (PACKAGE_DIR / folder).rglob("*.sol")
     ]
     imports = "\n".join(f'import * as File{number} from "{PACKAGE}{path}";' for number, path in enumerate(paths))
@@ -203,7 +203,7 @@ def test_users_tests_can_deploy_the_mocks_without_the_optimizer(chain, projects,
 @pytest.mark.long
 def test_ethers_and_viem_call_every_function_of_each_abi(chain):
     registry = new_registry(chain)
-    prover = Deployed(chain, "package/RegistryStateProver", 31337, registry.address, 0)
+    prover = Deployed(chain, "package/RegistryStateProver", 31337, CHAIN, registry.address, 0)
     contracts = {
         "FactsRegistry": registry,
         "FactsReader": Deployed(chain, "FactsReader", [registry.address]),

@@ -21,7 +21,7 @@ from contracts import build
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chain_fixtures import chain_fixture
 from tests.contracts.block_hash_buffer import BlockHashBuffer
-from tests.contracts.deployed import SENDER, Deployed
+from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.contracts.simulator import Call
 from tests.contracts.state_provers import (
     KINDS,
@@ -132,8 +132,28 @@ def test_the_code_is_the_same_on_every_chain_and_differs_by_what_is_proven(chain
     here, there = (prover(each, 1, NOBODY, kind) for each in (chain, other))
     assert here.code == there.code
     [other_kind] = [each for each in KINDS if each != kind]
-    others = prover(chain, 2, NOBODY, kind), prover(chain, 1, SENDER, kind), prover(chain, 1, NOBODY, other_kind)
-    assert len({here.code, *(each.code for each in others)}) == 4
+    others = (
+        *(prover(chain, 2, NOBODY, kind), prover(chain, 1, SENDER, kind), prover(chain, 1, NOBODY, other_kind)),
+        prover(chain, 1, NOBODY, kind, target_chain_id=10),
+    )
+    assert len({here.code, *(each.code for each in others)}) == 5
+
+
+@each_kind
+def test_at_home_a_prover_has_a_registry_of_its_target(chain, other, kind):
+    """A copy on a chain without the registry is the prover's equal."""
+    registry = home_of(chain, 10).registry.address
+    named = prover(chain, chain.chain_id, registry, kind, target_chain_id=10)
+    assert named.call("targetChainId") == 10
+    for address, target, error in [
+        (NOBODY, 10, ("NoCode", NOBODY)),
+        (registry, 11, ("WrongSourceChain", 11, 10)),
+    ]:
+        with pytest.raises(Reverted) as reverted:
+            prover(chain, chain.chain_id, address, kind, target_chain_id=target)
+        assert reverted.value.error == error
+    assert other.rpc("eth_getCode", registry, "latest") == "0x"
+    assert prover(other, chain.chain_id, registry, kind, target_chain_id=10).code == named.code
 
 
 # --- Slots ------------------------------------------------------------------------------------------------------------
@@ -143,8 +163,9 @@ def test_the_code_is_the_same_on_every_chain_and_differs_by_what_is_proven(chain
 def test_a_recorded_slot_is_told_at_home_and_elsewhere(chain, other, name, kind):
     shown = payload(name).shown
     assert any(shown.value)
+    registry = home_of(chain, SEPOLIA).registry.address
     for where, home in ((chain, chain.chain_id), (chain, other.chain_id), (other, chain.chain_id)):
-        told = prover(where, home, NOBODY, kind).call(
+        told = prover(where, home, registry, kind).call(
             "verifyStorageSlot", shown.commitment(kind), shown.slot_input(kind)
         )
         assert told == (shown.account, shown.slot, shown.value)
@@ -501,7 +522,7 @@ def test_a_message_is_taken_over_one_hop(chain, other):
     attesters = sorted((Account.from_key(key) for _, key in ACCOUNTS[:2]), key=lambda each: int(each.address, 16))
     source = Deployed(other, "AttestedBlockHashSource", chain.chain_id, [each.address.lower() for each in attesters], 2)
     registry = Deployed(other, "FactsRegistry", chain.chain_id, source.address, HISTORY_WINDOW, NO_CONTRACT)
-    hop = pointer(prover(other, other.chain_id, registry.address))
+    hop = pointer(prover(other, other.chain_id, registry.address, target_chain_id=chain.chain_id))
     receiver = receiver_on(other)
     broadcaster = Deployed(chain, "test/Broadcaster")
     message = keccak(text="a message")
@@ -581,7 +602,7 @@ def hops_to(second: Deployed, other: DevChain, first_kind: Kind, *, by_buffer: b
     else:
         known = home_of(other, chain.chain_id)
         known.know(header.encode(), block)
-        named = prover(other, other.chain_id, known.registry.address, first_kind)
+        named = prover(other, other.chain_id, known.registry.address, first_kind, target_chain_id=chain.chain_id)
         first_input = number_input(block)
         if first_kind == "HASH":
             first_input = encode(["uint256", "bytes32"], [block, header.hash])
@@ -650,17 +671,19 @@ def test_what_the_buffer_of_an_arbitrum_chain_holds_is_a_recorded_target(other):
 
 def test_a_copy_gives_way_to_one_of_a_higher_version_only(chain, other):
     """A pointer of somebody who changes it is a fixed one whose storage the node changes."""
-    first, later = prover(chain, chain.chain_id, NOBODY), Deployed(chain, "test/BufferStateProver", 1, NOBODY, 1)
+    registry = home_of(chain, SEPOLIA).registry.address
+    first, later = prover(chain, chain.chain_id, registry), Deployed(chain, "test/BufferStateProver", 1, NOBODY, 1)
     copies = {
         each: Deployed(other, name, *arguments)
         for each, name, arguments in (
-            (first, "package/RegistryStateProver", (chain.chain_id, NOBODY, 0)),
+            (first, "package/RegistryStateProver", (chain.chain_id, SEPOLIA, registry, 0)),
             (later, "test/BufferStateProver", (1, NOBODY, 1)),
         )
     }
     changed = pointer(first)
     known = home_of(other, chain.chain_id)
-    receiver, hop = receiver_on(other), pointer(prover(other, other.chain_id, known.registry.address))
+    over_known = prover(other, other.chain_id, known.registry.address, target_chain_id=chain.chain_id)
+    receiver, hop = receiver_on(other), pointer(over_known)
 
     def shown_in(account: str, copy: str, *, slot: int = POINTER_SLOT) -> tuple[ReadArguments, str]:
         chain.rpc("anvil_mine")

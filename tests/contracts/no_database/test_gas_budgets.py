@@ -116,6 +116,7 @@ def test_a_message_of_another_chain_costs_what_its_bytes_cost_alone():
         assert message.exec <= MESSAGE
         assert message.tx == message.floor < min(PUBLISHED_MESSAGES.values()) / 5
     assert results["a copy of a prover"].exec - OSAKA.new_word <= COPY_OF_A_PROVER
+    assert results["a message over two hops"].exec <= 2 * MESSAGE
 
 
 @pytest.mark.parametrize("name", JUMPS)

@@ -3,6 +3,7 @@ pragma solidity ^0.8.20;
 
 import {Headers} from "../Headers.sol";
 import {IFactsRegistry} from "../IFactsRegistry.sol";
+import {ProvenFacts} from "../ProvenFacts.sol";
 import {TrieWalk} from "../TrieWalk.sol";
 import {IStateProver} from "./IStateProver.sol";
 
@@ -13,6 +14,8 @@ import {IStateProver} from "./IStateProver.sol";
 /// @dev All that differs between provers is in the constructor's arguments, and none of them is about the chain that a copy
 /// is deployed on: by the same compiler, copies have the same code hash on every chain.
 contract RegistryStateProver is IStateProver {
+    using ProvenFacts for IFactsRegistry;
+
     /// @dev Commitments to the target are state roots; or hashes of blocks, for routes that go on with provers that want a
     /// header.
     enum Kind {
@@ -29,6 +32,9 @@ contract RegistryStateProver is IStateProver {
 
     uint256 public immutable homeChainId;
 
+    /// @notice The chain that the registry's facts are about.
+    uint256 public immutable targetChainId;
+
     /// @notice The facts registry on the home chain.
     address public immutable registry;
 
@@ -43,8 +49,16 @@ contract RegistryStateProver is IStateProver {
     /// @notice The header isn't that of the block.
     error HeaderOfAnotherBlock(bytes32 blockHash);
 
-    constructor(uint256 homeChainId_, address registry_, Kind kind_) {
-        (homeChainId, registry, kind) = (homeChainId_, registry_, kind_);
+    /// @notice There is no contract at the registry's address.
+    error NoCode(address account);
+
+    /// @dev A copy on another chain can't ask the registry. Its code hash is that of a prover that did.
+    constructor(uint256 homeChainId_, uint256 targetChainId_, address registry_, Kind kind_) {
+        if (block.chainid == homeChainId_) {
+            if (registry_.code.length == 0) revert NoCode(registry_);
+            IFactsRegistry(registry_).requireSourceChain(targetChainId_);
+        }
+        (homeChainId, targetChainId, registry, kind) = (homeChainId_, targetChainId_, registry_, kind_);
     }
 
     /// @inheritdoc IStateProver
