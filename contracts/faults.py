@@ -29,6 +29,7 @@ READER = "src/FactsReader.sol"
 RECEIPT = "src/ReceiptReader.sol"
 RECEIPT_FORM = "src/ReceiptForm.sol"
 RLP = f"{LIBRARY}CalldataRlp.sol"
+UNBOUNDED_RLP = "src/UnboundedRlp.sol"
 WALK = f"{LIBRARY}TrieWalk.sol"
 PROVER = f"{LIBRARY}erc7888/RegistryStateProver.sol"
 POINTER = f"{LIBRARY}erc7888/FixedStateProverPointer.sol"
@@ -948,7 +949,10 @@ FAULTS = (
     ),
     # A string of 55 bytes is refused.
     SourceFault(
-        "CalldataRlpProofs.check_every_item_is_taken_within_its_end_only", RLP, "if (size > 55)", "if (size > 54)"
+        "CalldataRlpProofs.check_every_item_is_taken_within_its_end_only",
+        RLP,
+        "if (size > MAX_SHORT)",
+        "if (size > MAX_SHORT - 1)",
     ),
     SourceFault(
         "CalldataRlpProofs.check_a_list_is_the_item_that_takes_all_to_the_end", RLP, "!isList || next != end", "!isList"
@@ -969,26 +973,26 @@ FAULTS = (
     SourceFault(
         "CalldataRlpProofs.check_a_word_is_taken_from_its_one_encoding_only",
         RLP,
-        "next - place != 32",
-        "next - place < 32",
+        "next - place != WORD",
+        "next - place < WORD",
     ),
     SourceFault(
         "CalldataRlpProofs.check_a_prefix_is_taken_from_its_one_encoding_only",
-        RLP,
+        UNBOUNDED_RLP,
         "if (size < 56) revert InvalidProof();",
         "",
     ),
     SourceFault(
         "CalldataRlpProofs.check_a_string_is_taken_from_its_one_encoding_only",
-        RLP,
-        "if (size == 1 && number(content, 1) < STRING) revert InvalidProof();",
+        UNBOUNDED_RLP,
+        "if (size == 1 && CalldataRlp.number(content, 1) < CalldataRlp.STRING) revert InvalidProof();",
         "",
     ),
     # A string whose size takes three bytes is refused.
-    SourceFault("CalldataRlpProofs.check_every_string_and_prefix_is_taken", RLP, "form > 58", "form > 57"),
+    SourceFault("CalldataRlpProofs.check_every_string_and_prefix_is_taken", UNBOUNDED_RLP, "form > 58", "form > 57"),
     SourceFault(
         "CalldataRlpProofs.check_an_integer_without_an_end_is_taken_from_its_one_encoding_only",
-        RLP,
+        UNBOUNDED_RLP,
         "size > 8 ||",
         "size > 9 ||",
     ),

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
+import {UnboundedRlp} from "../src/UnboundedRlp.sol";
 import {Symbolic} from "./Symbolic.sol";
 
 /// @title Calls the reader of RLP, each time with calldata of its own.
@@ -36,19 +37,19 @@ contract RlpReader {
 
     function prefix(bytes calldata text, uint256 kind) external pure returns (uint256, uint256) {
         uint256 start = _start(text);
-        (uint256 size, uint256 content) = CalldataRlp.prefix(start, kind);
+        (uint256 size, uint256 content) = UnboundedRlp.prefix(start, kind);
         return (size, content - start);
     }
 
     function string_(bytes calldata text) external pure returns (uint256, uint256) {
         uint256 start = _start(text);
-        (uint256 content, uint256 size) = CalldataRlp.string_(start);
+        (uint256 content, uint256 size) = UnboundedRlp.string_(start);
         return (content - start, size);
     }
 
     function openInteger(bytes calldata text) external pure returns (uint256, uint256) {
         uint256 start = _start(text);
-        (uint256 value, uint256 next) = CalldataRlp.integer(start);
+        (uint256 value, uint256 next) = UnboundedRlp.integer(start);
         return (value, next - start);
     }
 

@@ -3,6 +3,7 @@ pragma solidity ^0.8.28;
 
 import {CalldataRlp} from "@batch-query-service/contracts/src/CalldataRlp.sol";
 import {InvalidProof} from "@batch-query-service/contracts/src/InvalidProof.sol";
+import {UnboundedRlp} from "./UnboundedRlp.sol";
 
 /// @title The parts of a receipt that depend on its transaction's type (EIP-2718), in calldata.
 /// @notice Every receipt is a list of status, cumulative gas, bloom and logs, behind a byte for the type, unless that is 0.
@@ -50,7 +51,7 @@ library ReceiptForm {
         unchecked {
             if (type_ >= FIRST_OF_OTHER_CHAINS) {
                 while (place < end) {
-                    (uint256 content, uint256 size) = CalldataRlp.string_(place);
+                    (uint256 content, uint256 size) = UnboundedRlp.string_(place);
                     place = content + size;
                 }
             }

@@ -12,6 +12,7 @@ import {StateProof} from "./StateProof.sol";
 import {Stack, SubtreeStack} from "./SubtreeStack.sol";
 import {TransactionFacts} from "./TransactionFacts.sol";
 import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
+import {UnboundedRlp} from "./UnboundedRlp.sol";
 
 /// @title Proves receipts, logs and hashes of the transactions of one block, by the operations that
 /// docs/developing/proof-format.md specifies.
@@ -176,12 +177,12 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         unchecked {
             uint256 type_;
             (type_, next) = ReceiptForm.readType(place);
-            (end, next) = CalldataRlp.prefix(next, CalldataRlp.LIST);
+            (end, next) = UnboundedRlp.prefix(next, CalldataRlp.LIST);
             end += next - LeafWriter.BLOOM;
             (fields, next) = ReceiptForm.readStatus(next, type_);
             fields = fields == ReceiptForm.NO_STATUS ? WITHOUT_STATUS : WITH_STATUS | fields << STATUS_SHIFT;
             uint256 cumulativeGas;
-            (cumulativeGas, next) = CalldataRlp.integer(next);
+            (cumulativeGas, next) = UnboundedRlp.integer(next);
             if (next > end) revert InvalidProof();
             fields |= cumulativeGas << GAS_SHIFT | type_ << TYPE_SHIFT;
         }
@@ -212,7 +213,7 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     ) private returns (uint256 count, uint256 cursor) {
         unchecked {
             uint256 end;
-            (end, cursor) = CalldataRlp.prefix(place, CalldataRlp.LIST);
+            (end, cursor) = UnboundedRlp.prefix(place, CalldataRlp.LIST);
             end += cursor;
             // The data of a log are hashed in as much memory as they claim to take.
             if (end > msg.data.length) revert InvalidProof();
@@ -245,7 +246,7 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         returns (uint256 next, uint256 word, uint256 size)
     {
         unchecked {
-            (size, cursor) = CalldataRlp.prefix(cursor, CalldataRlp.LIST);
+            (size, cursor) = UnboundedRlp.prefix(cursor, CalldataRlp.LIST);
             next = cursor + size;
 
             if (CalldataRlp.number(cursor, 1) != ADDRESS_PREFIX) revert InvalidProof();
@@ -259,7 +260,7 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
             LeafWriter.setBits(bloom, hash);
             word += 32;
 
-            (size, cursor) = CalldataRlp.prefix(cursor + 21, CalldataRlp.LIST);
+            (size, cursor) = UnboundedRlp.prefix(cursor + 21, CalldataRlp.LIST);
             // Topics are strings of 32 bytes, at most four.
             if (size > 4 * 33 || size % 33 != 0) revert InvalidProof();
             for (uint256 behind = cursor + size; cursor < behind; cursor += 33) {
@@ -272,7 +273,7 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
                 word += 32;
             }
 
-            (cursor, size) = CalldataRlp.string_(cursor);
+            (cursor, size) = UnboundedRlp.string_(cursor);
             if (cursor + size != next) revert InvalidProof();
         }
     }

@@ -4,12 +4,16 @@ pragma solidity ^0.8.20;
 import {InvalidProof} from "./InvalidProof.sol";
 
 /// @title Reads RLP in calldata (Yellow Paper, appendix B), and takes only the shortest encodings.
-/// @notice Places are offsets in calldata. A function that is given an `end` answers by no byte from there on. The others
-/// leave it to the caller to check that all of it was sent: behind the end of calldata there are zeros.
+/// @notice Places are offsets in calldata. What is read ends within the `end` that the caller gives. `number` alone takes no
+/// end: behind the end of calldata there are zeros.
 library CalldataRlp {
     // The first byte of an empty string, and of an empty list.
     uint256 internal constant STRING = 0x80;
     uint256 internal constant LIST = 0xc0;
+
+    // Bytes of the longest content whose size the first byte has, and of a word.
+    uint256 private constant MAX_SHORT = 55;
+    uint256 private constant WORD = 32;
 
     /// @dev The big-endian number in `size` bytes of calldata, at most 32; zero for none, and for more. Where `01 02 03`
     /// are, `number(place, 2)` is 0x0102.
@@ -32,9 +36,9 @@ library CalldataRlp {
             isList = first >= LIST;
             uint256 size = first - (isList ? LIST : STRING);
             content = place + 1;
-            if (size > 55) {
+            if (size > MAX_SHORT) {
                 // The size of the size, 1 to 8. Both have one form only.
-                uint256 length = size - 55;
+                uint256 length = size - MAX_SHORT;
                 size = number(content, length);
                 if (size < 56 || number(content, 1) == 0) revert InvalidProof();
                 content += length;
@@ -73,50 +77,8 @@ library CalldataRlp {
         unchecked {
             bool isList;
             (place, next, isList) = item(place, end);
-            if (isList || next - place != 32) revert InvalidProof();
-            value = bytes32(number(place, 32));
-        }
-    }
-
-    // --- Items whose end the caller checks --------------------------------------------------------------------------
-
-    /// @dev The prefix of a list, or of a string that isn't its own encoding. Of the list `f8 38 …` it tells 56 bytes.
-    /// @param kind LIST or STRING.
-    /// @return size Bytes of its content, less than 2^24.
-    /// @return content Where it begins.
-    function prefix(uint256 place, uint256 kind) internal pure returns (uint256 size, uint256 content) {
-        unchecked {
-            // Where there is an item of the other kind, this is huge, or at least 64.
-            uint256 form = number(place, 1) - kind;
-            if (form < 56) return (form, place + 1);
-            if (form == 56) {
-                size = number(place + 1, 1);
-                if (size < 56) revert InvalidProof();
-                return (size, place + 2);
-            }
-            // The size is in two or three bytes, of which the first isn't zero.
-            if (form > 58) revert InvalidProof();
-            (size, content) = (number(place + 1, form - 55), place + form - 54);
-            if (size < (form == 57 ? 1 << 8 : 1 << 16)) revert InvalidProof();
-        }
-    }
-
-    /// @dev A string, of less than 2^24 bytes: where its content begins, and how long it is.
-    function string_(uint256 place) internal pure returns (uint256 content, uint256 size) {
-        // A byte below 0x80 is its own encoding.
-        if (number(place, 1) < STRING) return (place, 1);
-        (size, content) = prefix(place, STRING);
-        if (size == 1 && number(content, 1) < STRING) revert InvalidProof();
-    }
-
-    /// @dev An integer of at most 64 bits without leading zero bytes.
-    function integer(uint256 place) internal pure returns (uint256 value, uint256 next) {
-        unchecked {
-            (uint256 content, uint256 size) = string_(place);
-            if (size == 0) return (0, content);
-            value = number(content, size);
-            if (size > 8 || value >> (8 * size - 8) == 0) revert InvalidProof();
-            next = content + size;
+            if (isList || next - place != WORD) revert InvalidProof();
+            value = bytes32(number(place, WORD));
         }
     }
 }
