@@ -923,8 +923,8 @@ class Hop:
         return self._sent("verifyBroadcastMessage", read, *self._message)
 
     def _beyond(self) -> tuple[Deployed, ShownSlot, ShownSlot]:
-        """Return a copy of a prover whose home is beyond the first hop, the slot of its pointer there, and the slot in which
-        its registry has the state root of the message's block.
+        """Return a copy of a prover whose home is beyond the first hop, the slot of its pointer there, and the slot in
+        which its registry has the state root of the message's block.
         """
         chance = random.Random(_SEED)
         pointer, registry = chance.randbytes(20), chance.randbytes(20)
