@@ -107,7 +107,7 @@ _SLOW_SEND_SECONDS = 5
 _ANSWERING_SECONDS = 1
 # Seconds until a node's chain id is checked again, because its URL may lead to another chain later.
 CHAIN_CHECK_SECONDS = 30
-# Seconds to remember the request form and the batch size that a node accepts.
+# Seconds to remember the request form and the batch size that a node accepts, and the requests that it didn't answer.
 _FORM_SECONDS = 600
 # Seconds to pause at a limit. Providers count requests per second.
 LIMIT_PAUSE_SECONDS = 1
@@ -307,6 +307,11 @@ class RpcNode:
         """For each method: True if the node accepts only the plainer form, and the time until which that counts."""
         self._batch_limit = BATCH_SIZE, 0.0
         """The number of requests that the node accepts in a batch, and the time until which that counts."""
+        self._hung: dict[int, tuple[str, float]] = {}
+        """Requests that hung in a batch and then alone: by their hash, the method, and the time until which that counts.
+
+        They go alone until then. In a batch, they would cost several time-outs, which delay the others.
+        """
 
     def __repr__(self) -> str:
         return f"RpcNode({self.host!r})"
@@ -510,8 +515,10 @@ class RpcNode:
         """
         limit, until = self._batch_limit
         limit = limit if self._clock() < until else BATCH_SIZE
+        known = {key for key, (_, until) in self._hung.items() if self._clock() < until}
+        hung = [index for index, request in requests.items() if _hash(request) in known] if known else []
         # A few exchanges leave no time for more than one sign.
-        division = Division(requests, limit, 1) if self._budget else Division(requests, limit)
+        division = Division(requests, limit, 1) if self._budget else Division(requests, limit, hung=hung)
         ends_at = time.monotonic() + self._ask_seconds
         try:
             while wave := division.next_wave():
@@ -520,6 +527,8 @@ class RpcNode:
                 bodies = [[requests[index] for index in batch.indexes] for batch in wave]
                 seconds = self._timeout if division.has_failed else 3 * self._timeout
                 for batch, outcome in zip(wave, self._exchanges(bodies, seconds), strict=True):
+                    if batch.has_hung and len(batch.indexes) == 1:
+                        self._note_hung(requests[batch.indexes[0]], outcome)
                     yield from division.take(batch, outcome)
                 division.end_wave()
                 if division.pause():
@@ -530,6 +539,20 @@ class RpcNode:
             self.refused_size = division.refused_size or self.refused_size
             if (learned := division.learned_limit) is not None:
                 self._batch_limit = learned, self._clock() + _FORM_SECONDS
+
+    def _note_hung(self, request: Request, outcome: Results | NodeUnavailable) -> None:
+        """Remember a request that hung alone after its batch, or forget it if it is answered."""
+        method, is_silent, now = request[0], isinstance(outcome, NodeTimedOut), self._clock()
+        hung = {key: one for key, one in self._hung.items() if now < one[1] and key != _hash(request)}
+        self._hung = hung | ({_hash(request): (method, now + _FORM_SECONDS)} if is_silent else {})
+        if is_silent:
+            if told := self.unanswered.get(method):
+                self.unanswered[method] = replace(told, times=max(2, told.times))
+        elif not self._hangs(method):
+            self.unanswered.pop(method, None)
+
+    def _hangs(self, method: str) -> bool:
+        return any(method == hung and self._clock() < until for hung, until in self._hung.values())
 
     def _exchange(self, batched: Sequence[Request]) -> Results:
         (outcome,) = self._exchanges([batched], 3 * self._timeout)
@@ -571,7 +594,9 @@ class RpcNode:
         for method in methods:
             is_late = method == SEND and seconds >= _SLOW_SEND_SECONDS
             if not (is_silent or is_late):
-                self.unanswered.pop(method, None)
+                # One request that hangs isn't answered because others are.
+                if not self._hangs(method):
+                    self.unanswered.pop(method, None)
                 continue
             before = self.unanswered.get(method)
             # Nobody knows whether a transaction has arrived, so once is enough. A late answer is no silence.
@@ -743,6 +768,10 @@ def _is_not_understood(answer: Any) -> bool:
     if not isinstance(answer, RpcRefused) or isinstance(answer, FINAL):
         return False
     return answer.code in _NOT_UNDERSTOOD or "pending" in answer.message
+
+
+def _hash(request: Request) -> int:
+    return hash(json.dumps(request))
 
 
 def _most_bytes(request: Request) -> int:

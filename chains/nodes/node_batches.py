@@ -6,7 +6,7 @@ requests, for the first request (geth) or for each, a cut reply, an HTTP status,
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from prometheus_client import Counter, Histogram
@@ -69,14 +69,23 @@ class Division:
     A batch may fail because of its size, because of one request in it, or because of the node.
     """
 
-    def __init__(self, requests: Mapping[int, Request], limit: int, clear_signs: int = _CLEAR_SIGNS) -> None:
+    def __init__(
+        self,
+        requests: Mapping[int, Request],
+        limit: int,
+        clear_signs: int = _CLEAR_SIGNS,
+        *,
+        hung: Collection[int] = (),
+    ) -> None:
         """`limit` is the number of requests that the node is known to accept in a batch.
 
-        After `clear_signs` failed batches their size counts as too large.
+        After `clear_signs` failed batches their size counts as too large. The requests in `hung`, by index, go alone.
         """
         self.unanswered: dict[int, NodeUnavailable] = {}
         """The failures of requests that were sent alone, by index."""
-        self._waiting = [RequestBatch(indexes) for indexes in _by_weight(requests)]
+        usual = {index: request for index, request in requests.items() if index not in hung}
+        self._waiting = [RequestBatch(indexes) for indexes in _by_weight(usual)]
+        self._waiting += [RequestBatch([index], has_hung=True) for index in hung]
         self._limit, self._clear_signs = limit, clear_signs
         self._is_limited = False
         self._is_answering = False
@@ -233,7 +242,8 @@ def _by_weight(requests: Mapping[int, Request]) -> Iterator[list[int]]:
             yield batch
             batch, weight = [], _weight(request)
         batch.append(index)
-    yield batch
+    if batch:
+        yield batch
 
 
 def _weight(request: Request) -> float:

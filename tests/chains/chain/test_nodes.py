@@ -650,6 +650,27 @@ def test_one_request_that_hangs_is_the_loss_of_its_question(nodes):
     assert "did not answer echo within" in failed(outcomes)[3]
 
 
+@pytest.mark.long
+def test_a_request_that_hung_goes_alone_for_ten_minutes_and_costs_one_timeout(nodes):
+    node = Echoing()
+    node.hangs = lambda asked: any(question["params"][0] == 3 for question in asked)
+    rpc = nodes(node)
+    rpc.ask(echoes(range(64)))
+    node.count()
+    outcomes = rpc.ask(echoes(range(64)))
+    assert list(failed(outcomes)) == [3]
+    assert sorted(node.count()) == [1, 13, 50]
+    assert list(failed(rpc.ask(echoes([3, 3])))) == [0, 1]
+    assert node.count() == [1, 1]
+    # Answers to other requests don't end the report.
+    assert rpc.answers(echoes([4])) == [4]
+    assert [(method, silent.times > 1) for (_, method), silent in rpc.unanswered().items()] == [("echo", True)]
+    node.hangs, node.now = lambda _: False, 1201
+    assert rpc.answers(echoes(range(64))) == list(range(64))
+    assert sorted(node.count()) == [1, 14, 50]
+    assert not rpc.unanswered()
+
+
 POISON: dict[str, Callable[[Any], Any]] = {
     "neither": lambda question: {"jsonrpc": "2.0", "id": question["id"], "error": 5},
     "in words": lambda question: {"jsonrpc": "2.0", "id": question["id"], "error": "no"},
