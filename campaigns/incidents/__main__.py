@@ -100,13 +100,13 @@ def _run(ours: Site, incident: Incident) -> Iterator[Seen]:
     well = ours.watcher.well(ended, _WELL_SECONDS)
     left, slowest = ours.wait_until_ended(meanwhile, _ENDED_SECONDS)
     promise, seen = f"absorbed: no batch takes longer than {_ABSORBED_SECONDS} s", "not told"
-    kept = not codes and slowest <= _ABSORBED_SECONDS
+    kept = (not codes or bool(incident.not_codes)) and slowest <= _ABSORBED_SECONDS
     if incident.codes:
         promise = f"told by {' or '.join(incident.codes)} within {incident.told_seconds} s; then all goes on"
-        if incident.not_codes:
-            promise = f"{promise}; {' and '.join(incident.not_codes)} isn't told"
-        seen = f"told after {told:.0f} s"
-        kept = told <= incident.told_seconds and set(incident.not_codes).isdisjoint(codes)
+        seen, kept = f"told after {told:.0f} s", told <= incident.told_seconds
+    if incident.not_codes:
+        promise = f"{promise}; {' and '.join(incident.not_codes)} isn't told"
+        kept = kept and set(incident.not_codes).isdisjoint(codes)
     yield Seen(
         f"{incident.description}, for {ended - began:.0f} s",
         promise,

@@ -63,7 +63,7 @@ class Incident:
     seconds: float = 12
     """How long it lasts at least."""
     not_codes: Sequence[str] = ()
-    """None of them may be told."""
+    """None of them may be told. If there are some, and no `codes`, any others may be."""
 
 
 # --- Processes --------------------------------------------------------------------------------------------------------
@@ -307,7 +307,10 @@ INCIDENTS: Mapping[str, Incident] = {
     ),
     "reorg": Incident(f"{_DEEP_REORG} blocks are replaced, where 2 confirmations count", _reorganised),
     "reorg-wavering": Incident(
-        "meanwhile the node tells nonces and receipts, true and false by turns", _reorganised_by_liar
+        "meanwhile the node tells nonces and receipts, true and false by turns",
+        _reorganised_by_liar,
+        seconds=30,
+        not_codes=["foreign_transactions"],
     ),
     "estimate-tiny": Incident("the node estimates 30,000 gas", partial(_node, lie="estimate"), seconds=30),
     "estimate-low": Incident("the node estimates 0.6 of the gas", partial(_node, lie="estimate-low"), seconds=30),
