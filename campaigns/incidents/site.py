@@ -39,6 +39,8 @@ _EPOCH = 32
 _DISK = "700m"
 _TOOK = "SELECT id, extract(epoch FROM finished_at - created_at) FROM queries_batch WHERE finished_at IS NOT NULL"
 _OPEN = "SELECT id FROM queries_batch WHERE finished_at IS NULL"
+# Bytes of calldata above which the node may hang at an estimate. Transactions of the load are smaller.
+_LARGE_BYTES = 1500
 _RESTING = "SELECT 1 FROM proving_chainwatch WHERE resting_nodes::text <> '[]'"
 
 
@@ -50,7 +52,7 @@ class ProxiedNode(Liar):
     lies_told: int = 0
 
     def __call__(self, body: Any) -> Any:
-        if self.lie == "hanging":
+        if self.lie == "hanging" or (self.lie == "slow-estimate" and _has_large_estimate(body)):
             self.is_honest.wait()
         return Raw(b"Too many requests", 429) if self.lie == "limited" else super().__call__(body)
 
@@ -58,6 +60,12 @@ class ProxiedNode(Liar):
         told = super()._reply(question, reply)
         self.lies_told += told != reply or self.lie == "stale"
         return told
+
+
+def _has_large_estimate(body: Any) -> bool:
+    questions = body if isinstance(body, list) else [body]
+    estimated = [question["params"][0] for question in questions if question["method"] == "eth_estimateGas"]
+    return any(len(transaction.get("data", "")) // 2 > _LARGE_BYTES for transaction in estimated)
 
 
 class SmallDisk(Postgres):

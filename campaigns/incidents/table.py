@@ -12,9 +12,13 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 
 import psycopg
 
+from campaigns.bodies import balances
+from campaigns.chaos.engines import OLD_BLOCKS
+from campaigns.chaos.load import DEAR_FEE
 from campaigns.incidents.lies import lying
 from campaigns.incidents.site import SIGNER, TOML, WORKER_NAMES, Site
 from campaigns.incidents.watcher import NO_ANSWER
+from demo.client import submit
 from demo.installation import CHAIN_ID
 from devnet.beacon_api import BeaconApi, BeaconBlock, BeaconNode
 from devnet.devchain import ACCOUNTS
@@ -38,6 +42,8 @@ _SECONDS_OF_BACKUP = 15
 # When an observation has told what a restored database lacks.
 _FOREIGN_SECONDS = 60
 _HISTORY_WINDOW = 9000
+# Accounts of a batch whose proofs take more calldata than a batch of the load.
+_LARGE_BATCH = 400
 _BEACON_TOML = """
 beacon_urls = ["%s"]
 [chains.beacon_chain]
@@ -181,6 +187,16 @@ def _node(site: Site, lie: str) -> Iterator[None]:
 
 
 @contextmanager
+def _slow_estimate(site: Site) -> Iterator[None]:
+    """Submit a large batch whose transaction the node doesn't estimate."""
+    accounts = [f"0x{number:040x}" for number in range(1, _LARGE_BATCH + 1)]
+    with lying(site.nodes[0], "slow-estimate"):
+        large = balances([OLD_BLOCKS - 1], accounts, fee=DEAR_FEE)
+        site.load.answered.append(submit(site.base_url, site.load.key_of(0), large))
+        yield
+
+
+@contextmanager
 def _without_beacon_node(site: Site) -> Iterator[None]:
     """Name a beacon node in chains.toml that comes up only at the end."""
     port, root = free_port(), bytes(32)
@@ -317,6 +333,7 @@ INCIDENTS: Mapping[str, Incident] = {
     "estimate-high": Incident("the node estimates 10 times the gas", partial(_node, lie="estimate-high"), seconds=30),
     "dear": Incident("gas costs more than the cap", _dear, ["signer_waits"]),
     "signer-empty": Incident("the signer is empty", partial(_node, lie="balance"), ["signer_unfunded"]),
+    "estimate-slow": Incident("the node does not estimate one large transaction", _slow_estimate, ["node_fails"]),
     "beacon-down": Incident("the only beacon node is down", _without_beacon_node, ["no_beacon_node"]),
     "robbed": Incident(
         "a thief sends with the signer's key", partial(_robbed, takes_waiting=False), ["foreign_transactions"]

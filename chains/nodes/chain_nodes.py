@@ -109,6 +109,8 @@ _ANSWERING_SECONDS = 1
 CHAIN_CHECK_SECONDS = 30
 # Seconds to remember the request form and the batch size that a node accepts, and the requests that it didn't answer.
 _FORM_SECONDS = 600
+# The least number of time-outs of a request that hung in a batch and then alone.
+_TWICE = 2
 # Seconds to pause at a limit. Providers count requests per second.
 LIMIT_PAUSE_SECONDS = 1
 # Seconds without any request after all nodes failed, because each try of a hanging node takes a whole time-out.
@@ -308,7 +310,7 @@ class RpcNode:
         self._batch_limit = BATCH_SIZE, 0.0
         """The number of requests that the node accepts in a batch, and the time until which that counts."""
         self._hung: dict[int, tuple[str, float]] = {}
-        """Requests that hung in a batch and then alone: by their hash, the method, and the time until which that counts.
+        """Requests that hung in a batch and then alone: by their hash, the method, and until when that counts.
 
         They go alone until then. In a batch, they would cost several time-outs, which delay the others.
         """
@@ -547,7 +549,7 @@ class RpcNode:
         self._hung = hung | ({_hash(request): (method, now + _FORM_SECONDS)} if is_silent else {})
         if is_silent:
             if told := self.unanswered.get(method):
-                self.unanswered[method] = replace(told, times=max(2, told.times))
+                self.unanswered[method] = replace(told, times=max(_TWICE, told.times))
         elif not self._hangs(method):
             self.unanswered.pop(method, None)
 
@@ -594,9 +596,10 @@ class RpcNode:
         for method in methods:
             is_late = method == SEND and seconds >= _SLOW_SEND_SECONDS
             if not (is_silent or is_late):
-                # One request that hangs isn't answered because others are.
-                if not self._hangs(method):
-                    self.unanswered.pop(method, None)
+                told = self.unanswered.pop(method, None)
+                # One request that hangs isn't answered because others are. But it is no failure of the method.
+                if told and self._hangs(method):
+                    self.unanswered[method] = replace(told, times=_TWICE)
                 continue
             before = self.unanswered.get(method)
             # Nobody knows whether a transaction has arrived, so once is enough. A late answer is no silence.

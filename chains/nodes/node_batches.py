@@ -20,6 +20,8 @@ _SLOTS_PER_REQUEST = 20
 _AT_ONCE = 4
 # Failed waves after which no more requests go to the node. Otherwise a node that hangs would delay all the questions.
 _MAX_FAILURES, _MAX_FAILURES_IF_IT_ANSWERS = 2, 4
+# Maximum requests of a batch that hung which are then sent one by one. Smaller batches would cost another time-out.
+_MAX_SINGLY = 16
 # Maximum number of pauses for a node that limits requests per second and answers only a part of a batch.
 _MAX_PAUSES = 8
 # Failed batches after which their size counts as too large. A single failure may be an accident, but one is enough if
@@ -148,7 +150,9 @@ class Division:
             yield from self._take_results(batch.indexes, outcome)
         elif isinstance(outcome, NodeTimedOut):
             self._hung = outcome
-            self._take_failure(batch.indexes, outcome, size=1 if batch.has_hung else None)
+            is_small = batch.has_hung or len(batch.indexes) <= _MAX_SINGLY
+            # The last requests go first. The first ones may hang, and others show that the node answers.
+            self._take_failure(batch.indexes[:: -1 if is_small else 1], outcome, size=1 if is_small else None)
         elif isinstance(outcome, LimitsRequests) and len(batch.indexes) > 1:
             # The node may count each request of a batch against its limit.
             self._limits = outcome

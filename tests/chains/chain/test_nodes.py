@@ -651,6 +651,16 @@ def test_one_request_that_hangs_is_the_loss_of_its_question(nodes):
 
 
 @pytest.mark.long
+def test_requests_of_a_small_batch_that_hang_cost_two_timeouts_and_no_others(nodes):
+    node = Echoing()
+    node.hangs = lambda asked: any(question["params"][0] < 4 for question in asked)
+    rpc = nodes(node)
+    assert list(failed(rpc.ask(echoes(range(12))))) == [0, 1, 2, 3]
+    assert node.count() == [12, *[1] * 12]
+    assert [silent.times > 1 for silent in rpc.unanswered().values()] == [True]
+
+
+@pytest.mark.long
 def test_a_request_that_hung_goes_alone_for_ten_minutes_and_costs_one_timeout(nodes):
     node = Echoing()
     node.hangs = lambda asked: any(question["params"][0] == 3 for question in asked)
@@ -664,7 +674,7 @@ def test_a_request_that_hung_goes_alone_for_ten_minutes_and_costs_one_timeout(no
     assert node.count() == [1, 1]
     # Answers to other requests don't end the report.
     assert rpc.answers(echoes([4])) == [4]
-    assert [(method, silent.times > 1) for (_, method), silent in rpc.unanswered().items()] == [("echo", True)]
+    assert [(method, silent.times) for (_, method), silent in rpc.unanswered().items()] == [("echo", 2)]
     node.hangs, node.now = lambda _: False, 1201
     assert rpc.answers(echoes(range(64))) == list(range(64))
     assert sorted(node.count()) == [1, 14, 50]
