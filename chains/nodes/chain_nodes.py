@@ -107,9 +107,11 @@ _SLOW_SEND_SECONDS = 5
 _ANSWERING_SECONDS = 1
 # Seconds until a node's chain id is checked again, because its URL may lead to another chain later.
 CHAIN_CHECK_SECONDS = 30
-# Seconds to remember the request form and the batch size that a node accepts, and the requests that it didn't answer.
+# Seconds to remember the request form and the batch size that a node accepts.
 _FORM_SECONDS = 600
-# The least number of time-outs of a request that hung in a batch and then alone.
+# Seconds to remember a request that hung. It is repeated at least once a minute while it is needed.
+_HUNG_SECONDS = 100
+# The number of time-outs of a request that hung in a batch and then alone.
 _TWICE = 2
 # Seconds to pause at a limit. Providers count requests per second.
 LIMIT_PAUSE_SECONDS = 1
@@ -264,6 +266,17 @@ class Unanswered:
     """The time of the last one, in unix seconds."""
 
 
+@dataclass(frozen=True)
+class _Hung:
+    """A request that got no answer in time in a batch, and then alone."""
+
+    method: str
+    until: float
+    """It goes alone until then."""
+    last: float
+    """When it hung last, in unix seconds."""
+
+
 class RpcNode:
     """One node, asked by any number of threads. It is used only while it reports the right chain id."""
 
@@ -287,7 +300,7 @@ class RpcNode:
         """The last fault. None: the node has answered since."""
         self.refused_size: int | None = None
         """The number of requests in the last batch that failed. None: none has."""
-        self.unanswered: dict[str, Unanswered] = {}
+        self._unanswered: dict[str, Unanswered] = {}
         """The methods that the node didn't answer in time since its last answer to them."""
         self.rests_until = 0.0
         self.is_out = False
@@ -309,11 +322,8 @@ class RpcNode:
         """For each method: True if the node accepts only the plainer form, and the time until which that counts."""
         self._batch_limit = BATCH_SIZE, 0.0
         """The number of requests that the node accepts in a batch, and the time until which that counts."""
-        self._hung: dict[int, tuple[str, float]] = {}
-        """Requests that hung in a batch and then alone: by their hash, the method, and until when that counts.
-
-        They go alone until then. In a batch, they would cost several time-outs, which delay the others.
-        """
+        self._hung: dict[int, _Hung] = {}
+        """Requests that hung in a batch and then alone, by hash. In a batch, they would cost several time-outs."""
 
     def __repr__(self) -> str:
         return f"RpcNode({self.host!r})"
@@ -517,7 +527,7 @@ class RpcNode:
         """
         limit, until = self._batch_limit
         limit = limit if self._clock() < until else BATCH_SIZE
-        known = {key for key, (_, until) in self._hung.items() if self._clock() < until}
+        known = {key for key, one in self._hung.items() if self._clock() < one.until}
         hung = [index for index, request in requests.items() if _hash(request) in known] if known else []
         # A few exchanges leave no time for more than one sign.
         division = Division(requests, limit, 1) if self._budget else Division(requests, limit, hung=hung)
@@ -544,17 +554,24 @@ class RpcNode:
 
     def _note_hung(self, request: Request, outcome: Results | NodeUnavailable) -> None:
         """Remember a request that hung alone after its batch, or forget it if it is answered."""
-        method, is_silent, now = request[0], isinstance(outcome, NodeTimedOut), self._clock()
-        hung = {key: one for key, one in self._hung.items() if now < one[1] and key != _hash(request)}
-        self._hung = hung | ({_hash(request): (method, now + _FORM_SECONDS)} if is_silent else {})
-        if is_silent:
-            if told := self.unanswered.get(method):
-                self.unanswered[method] = replace(told, times=max(_TWICE, told.times))
-        elif not self._hangs(method):
-            self.unanswered.pop(method, None)
+        now, key = self._clock(), _hash(request)
+        hung = {other: one for other, one in self._hung.items() if now < one.until and other != key}
+        if isinstance(outcome, NodeTimedOut):
+            hung[key] = _Hung(request[0], now + _HUNG_SECONDS, time.time())
+        self._hung = hung
 
-    def _hangs(self, method: str) -> bool:
-        return any(method == hung and self._clock() < until for hung, until in self._hung.values())
+    @property
+    def unanswered(self) -> dict[str, Unanswered]:
+        """Return the methods that the node doesn't answer in time.
+
+        One request that hung isn't answered because others are. But that is no failure of the whole method.
+        """
+        counted, now = self._unanswered.copy(), self._clock()
+        for one in self._hung.values():
+            before = counted.get(one.method)
+            if now < one.until and (before is None or before.times < _TWICE or not before.is_alone):
+                counted[one.method] = Unanswered(self._timeout, False, True, _TWICE, one.last)
+        return counted
 
     def _exchange(self, batched: Sequence[Request]) -> Results:
         (outcome,) = self._exchanges([batched], 3 * self._timeout)
@@ -591,21 +608,19 @@ class RpcNode:
         if isinstance(outcome, NodeUnavailable) and not is_silent:
             return
         if is_silent and {*methods} == {"eth_chainId"}:
-            self.unanswered.clear()
+            self._unanswered.clear()
+            self._hung = {}
             return
         for method in methods:
             is_late = method == SEND and seconds >= _SLOW_SEND_SECONDS
             if not (is_silent or is_late):
-                told = self.unanswered.pop(method, None)
-                # One request that hangs isn't answered because others are. But it is no failure of the method.
-                if told and self._hangs(method):
-                    self.unanswered[method] = replace(told, times=_TWICE)
+                self._unanswered.pop(method, None)
                 continue
-            before = self.unanswered.get(method)
+            before = self._unanswered.get(method)
             # Nobody knows whether a transaction has arrived, so once is enough. A late answer is no silence.
             times = 2 if method == SEND else 1
             times += before.times if before and is_silent else 0
-            self.unanswered[method] = Unanswered(
+            self._unanswered[method] = Unanswered(
                 seconds=self._timeout if is_silent else seconds,
                 is_late=not is_silent,
                 is_alone=len(methods) == 1 or (before is not None and before.is_alone),

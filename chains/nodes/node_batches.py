@@ -169,7 +169,7 @@ class Division:
         if failure and self._failures >= (_MAX_FAILURES_IF_IT_ANSWERS if self._is_answering else _MAX_FAILURES):
             raise failure
         if not self._waiting and self.unanswered and not self._is_answering:
-            raise next(iter(self.unanswered.values()))
+            raise self.unanswered[min(self.unanswered)]
 
     def _take_results(self, indexes: Sequence[int], results: Results) -> Iterator[tuple[int, Any]]:
         answers = dict(zip(indexes, results, strict=True))

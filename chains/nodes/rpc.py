@@ -151,7 +151,7 @@ class RpcClient:
         return {
             (node.host, method): unanswered
             for node in self._nodes.all
-            for method, unanswered in node.unanswered.copy().items()
+            for method, unanswered in node.unanswered.items()
             if unanswered.is_alone
         }
 
