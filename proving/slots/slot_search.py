@@ -31,8 +31,8 @@ _WORD = 32
 _MOST_GUESSES = 3
 # Maximum slots whose layouts are looked for, layouts of each that are tried, and slots whose regions are tried.
 _MOST_NAMED, _MOST_TRIED, _MOST_UNCLEAR = 6, 4, 3
-# Maximum slots that the call reads only over other words, and that are tried.
-_MOST_NEW = 48
+# Maximum slots that the call reads only over other words, and rounds in which some lead to others.
+_MOST_NEW, _MOST_ROUNDS = 48, 3
 
 Certainty = Literal["is_value", "part_of_word", "one_of_several", "computed", "path_only"]
 _NO_NAME: tuple[str, NamedSlot | None] = "layout_unknown", None
@@ -340,34 +340,38 @@ class _Search:
         otherwise at a later block.
         """
         value, part = only
-        of = self._trials[value]
+        of, is_timed = self._trials[value], False
         shown = of.shown(part)
+        later = [{value: shown}]
         over = [{value: word} for word in dict.fromkeys((shown, of.word & ~part.mask)) if word != of.word]
         quiet = [place for place, of_other in self._trials.items() if place != value and of_other.is_quiet]
         over += [{value: shown, place: word} for place, word in product(quiet[:_MOST_UNCLEAR], (1, FIRST))]
-        reads, later = self._asking.reads_over(over, [{value: shown}])
-        tried = [
-            {**words, **dict.fromkeys(group, word)}
-            for of_node in reads
-            for words, read in zip(over, of_node, strict=True)
-            if read and (new := [place for place in read.places if place not in self._words][:_MOST_NEW])
-            for group in ([new[0]], new)
-            for word in (0, 1, FIRST, *self._known)
-        ]
-        answers = self._asking.over(tried)
-        changing = [
-            words
-            for words, answer in zip(tried, answers, strict=True)
-            if answer not in {None, part.answer(words.get(value, of.word))}
-        ]
-        is_timed = not later <= {None, part.answer(shown)}
-        if not changing:
-            return {}, is_timed
-        others = {place: word for place, word in changing[0].items() if place not in self._words}
-        proven = self._proven(ReadSlots([*others], frozenset(), ""))
-        self._words |= proven
-        self._trials |= {place: WordTrials(word, self._base) for place, word in proven.items()}
-        return dict.fromkeys(others, others), is_timed
+        for _ in range(_MOST_ROUNDS):
+            reads, told = self._asking.reads_over(over, later)
+            is_timed |= not told <= {None, part.answer(shown)}
+            found = [
+                (words, new)
+                for of_node in reads
+                for words, read in zip(over, of_node, strict=True)
+                if read and (new := [place for place in read.places if place not in {*self._words, *words}][:_MOST_NEW])
+            ]
+            tried = [
+                {**words, **dict.fromkeys(group, word)}
+                for words, new in found
+                for group in (new[:1], new)
+                for word in (0, 1, FIRST, *self._known)
+            ]
+            for words, answer in zip(tried, self._asking.over(tried), strict=True):
+                if answer not in {None, part.answer(words.get(value, of.word))}:
+                    others = {place: word for place, word in words.items() if place not in self._words}
+                    proven = self._proven(ReadSlots([*others], frozenset(), ""))
+                    self._words |= proven
+                    self._trials |= {place: WordTrials(word, self._base) for place, word in proven.items()}
+                    return dict.fromkeys(others, others), is_timed
+            # Over words of these slots, the call may read others.
+            over = [{**words, **dict.fromkeys(new, word)} for words, new in found for word in (1, FIRST)][:_MOST_NEW]
+            later = []
+        return {}, is_timed
 
     # Slots that other slots choose
 

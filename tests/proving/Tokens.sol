@@ -253,6 +253,10 @@ contract Lazy {
     function withoutFrozen(address account) external view returns (uint256) {
         return blocked[account] ? liquid[account] - staked[account] : liquid[account];
     }
+    function halfIfStaked(address account) external view returns (uint256) {
+        if (!blocked[account] || !registered[account] || staked[account] == 0) return liquid[account];
+        return liquid[account] / 2;
+    }
     function unlessOwn(address account) external view returns (uint256) {
         return delegate[account] == account ? 0 : liquid[account];
     }

@@ -564,7 +564,19 @@ def test_a_slot_behind_a_switch_is_not_claimed_to_be_the_value(search):
 
 @pytest.mark.parametrize("holder", [ALICE, BOB])
 @pytest.mark.parametrize(
-    "view", ["isAllowed", "free", "worth", "withoutFrozen", "unlessOwn", "ownerOf", "latest", "title", "longTitle"]
+    "view",
+    [
+        "isAllowed",
+        "free",
+        "worth",
+        "withoutFrozen",
+        "halfIfStaked",
+        "unlessOwn",
+        "ownerOf",
+        "latest",
+        "title",
+        "longTitle",
+    ],
 )
 def test_a_slot_that_others_may_change_later_is_not_claimed_to_be_the_value(search, view, holder):
     """The call reads them only over other words, or they matter if they are an argument or the contract itself."""
