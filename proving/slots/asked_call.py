@@ -104,8 +104,8 @@ class AskedCall:
 
     # The answer
 
-    def _question(self, gas: int, changed: Storage | None = None) -> Question[bytes]:
-        return view_calls.answer(ViewCall(self._asked.contract, self._asked.call.data, gas), self._at, changed)
+    def _question(self, gas: int) -> Question[bytes]:
+        return view_calls.answer(ViewCall(self._asked.contract, self._asked.call.data, gas), self._at)
 
     def _hint(self, signature: str, *arguments: str) -> Question[bytes]:
         data = FunctionCall.parse(signature, arguments).data
@@ -209,10 +209,7 @@ class AskedCall:
                 yield read
         self._is_guessed = True
         places = [(contract, slot) for slot in guesses()]
-        try:
-            guessed = self._narrowed(ReadSlots(places, frozenset({contract}), "eth_call"))
-        except SlotsUnknown as unknown:
-            raise SlotsUnknown(f"{self._why_no_list} {unknown.sentence}") from None
+        guessed = self._narrowed(ReadSlots(places, frozenset({contract}), "eth_call"))
         if guessed.places:
             yield guessed
 
@@ -227,13 +224,8 @@ class AskedCall:
             size = -(-len(places) * len(trials.OF_SWITCHES) // _MOST_TRIALS)
             groups = [places[start : start + size] for start in range(0, len(places), size)]
             tried = [dict.fromkeys(group, word) for group in groups for word in trials.OF_SWITCHES]
-            answers = self.over(tried)
-            of_group = len(trials.OF_SWITCHES)
-            changing = [
-                group
-                for number, group in enumerate(groups)
-                if any(answer != self.base for answer in answers[number * of_group : (number + 1) * of_group])
-            ]
+            answers = iter(self.over(tried))
+            changing = [group for group in groups if {next(answers) for _ in trials.OF_SWITCHES} != {self.base}]
             if size > 1 and len(changing) == len(groups):
                 raise SlotsUnknown(f"The call reads {len(places)} slots, and {_MOST_SLOTS} can be searched.")
             places = [place for group in changing for place in group]
@@ -345,7 +337,9 @@ class AskedCall:
         confirming = [
             host
             for host, (header, *answers) in told.items()
-            if self._confirms(host, header, answers) and (host in self._telling_over or not by_reads)
+            if self._confirms(host, header, answers)
+            # Another node may read further slots. If no node tells slots over changed storage, all are alike.
+            and (host in self._telling_over or not (by_reads or self._telling_over))
         ]
         if not confirming:
             raise ChainUnavailable(f"No node of {self._rpc.chain.label} answers long enough to confirm the slots.")

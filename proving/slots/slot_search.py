@@ -31,8 +31,8 @@ _WORD = 32
 _MOST_GUESSES = 3
 # Maximum slots whose layouts are looked for, layouts of each that are tried, and slots whose regions are tried.
 _MOST_NAMED, _MOST_TRIED, _MOST_UNCLEAR = 6, 4, 3
-# Maximum slots that the call reads only over other words, and rounds in which some lead to others.
-_MOST_NEW, _MOST_ROUNDS = 48, 3
+# Maximum slots that the call reads only over other words, rounds in which some lead to others, and words in a round.
+_MOST_NEW, _MOST_ROUNDS, _MOST_OVER = 48, 3, 8
 
 Certainty = Literal["is_value", "part_of_word", "one_of_several", "computed", "path_only"]
 _NO_NAME: tuple[str, NamedSlot | None] = "layout_unknown", None
@@ -118,15 +118,17 @@ class _Search:
 
     def _search(self, read: ReadSlots) -> SlotFindings | None:
         """Return what these slots are to the answer. None: none of them changes it."""
-        self._words = self._proven(read)
-        self._trials = {place: WordTrials(word, self._base) for place, word in self._words.items()}
+        self._words.clear()
+        self._trials.clear()
+        self._prove(read.places)
         pointers = self._pointers(read)
-        self._trials = {place: of for place, of in self._trials.items() if place not in pointers}
-        self._try_everywhere()
+        # A boolean that is true stays so over most words.
+        self._turn({place: (FIRST, SECOND, of.word * (self._base == 1)) for place, of in self._trials.items()})
         # With another address of its code, a proxy fails. A contract that answers keeps another word at that slot.
         proxies = [place for place, of in self._trials.items() if place[1] in _PROXY_SLOTS and of.word]
         pointers = {place: 0 for place in proxies if {*self._trials[place].answers.values()} == {None}} | pointers
-        self._trials = {place: of for place, of in self._trials.items() if place not in pointers}
+        for place in pointers:
+            self._trials.pop(place, None)
         self._try_regions()
         values, unlike = self._values()
         # A slot with which the call only fails, such as a pause, makes it answer nothing else.
@@ -186,11 +188,11 @@ class _Search:
         symbol = asking.symbol() if self._call.signature in TOKEN_CALLS else None
         return SlotFindings(self._at, read.method, slots, depends_on, asking.decimals, symbol, asking.nft, confirmed_by)
 
-    def _proven(self, read: ReadSlots) -> dict[Place, int]:
-        """Return the words of the slots by proofs, those of the called contract first."""
+    def _prove(self, places: Iterable[Place]) -> None:
+        """Add the words of slots by proofs, those of the called contract first."""
         at = self._at
         slots: dict[str, list[int]] = {}
-        for account, slot in sorted(read.places, key=lambda place: place[0] != self._asked.contract):
+        for account, slot in sorted(places, key=lambda place: place[0] != self._asked.contract):
             slots.setdefault(account, []).append(slot)
         asked = [ProofRequest(at.number, at.hash, at.state_root, *of_one) for of_one in slots.items()]
         proofs = self._rpc.proofs(asked)
@@ -199,22 +201,24 @@ class _Search:
                 if reason := chain_watch.why_unproven(self._rpc, self._rpc.head(), request, refused):
                     raise ProofUnavailable(reason)
                 raise ChainUnavailable(refused.about(facts.proof_of(self._rpc.chain, request)))
-        return {(proof.address, slot.slot): slot.value for proof in map(result, proofs) for slot in proof.slots}
+        words = {(proof.address, slot.slot): slot.value for proof in map(result, proofs) for slot in proof.slots}
+        self._words |= words
+        self._trials |= {place: WordTrials(word, self._base) for place, word in words.items()}
 
     # Trials
 
-    def _turn(self, turned: Mapping[Place, Iterable[int]]) -> None:
-        """Try slots with these bits of their words turned.
+    def _turn(self, turned: Mapping[Place, Iterable[int]], more: Sequence[Storage] = ()) -> None:
+        """Try slots with these bits of their words turned, and `more` words in the same exchange.
 
         Raises `ChainUnavailable` if the call answers otherwise over the proven words: of another block.
         """
         if not (asked := [(place, bits) for place, many in turned.items() for bits in dict.fromkeys(many) if bits]):
             return
         turns = [{place: self._words[place] ^ bits} for place, bits in asked]
-        *answers, unturned = self._asking.over([*turns, self._words])
+        unturned, *answers = self._asking.over([self._words, *turns, *more])
         if unturned not in {self._base, None}:
             raise ChainUnavailable(f"A node's answer contradicts the proven slots of block {self._at.number}.")
-        for (place, bits), answer in zip(asked, answers, strict=True):
+        for (place, bits), answer in zip(asked, answers, strict=False):
             self._trials[place].answers[bits] = answer
 
     def _pointers(self, read: ReadSlots) -> dict[Place, int]:
@@ -248,12 +252,8 @@ class _Search:
             runs = all(address in str(read).lower() for address, read in ran) and bool(told or not others)
             if runs and all(answers[bits] in {None, self._base} for bits in beside[place]):
                 pointers[place] = part.answer(self._words[place])
+                del self._trials[place]
         return pointers
-
-    def _try_everywhere(self) -> None:
-        """Try bits everywhere in each slot's word."""
-        # A boolean that is true stays so over most words.
-        self._turn({place: (FIRST, SECOND, of.word * (self._base == 1)) for place, of in self._trials.items()})
 
     def _try_regions(self) -> None:
         """Try bits in regions of slots' words where the answers aren't clear."""
@@ -280,20 +280,14 @@ class _Search:
             if guessed == values:
                 break
             values = guessed
-            bits = [
-                (place, turned)
-                for place, part in values.items()
-                for turned in self._trials[place].further(part, self._known)
-            ]
-            together = list(self._together(values))
-            words = [*({place: self._words[place] ^ turned} for place, turned in bits), *(each for _, each in together)]
-            answers = self._asking.over(words)
-            for (place, turned), answer in zip(bits, answers, strict=False):
-                self._trials[place].answers[turned] = answer
+            turned = {place: [*self._trials[place].further(part, self._known)] for place, part in values.items()}
+            together = [*self._together(values)]
+            self._turn(turned, [words for _, words in together])
+            answers = self._asking.over([words for _, words in together])
             # A call that reverts doesn't answer otherwise.
             ways = [
                 (place, {other: word for other, word in words.items() if other not in values})
-                for (place, words), answer in zip(together, answers[len(bits) :], strict=True)
+                for (place, words), answer in zip(together, answers, strict=True)
                 if answer not in {None, *(part.answer(words[value]) for value, part in values.items())}
             ]
             # The cause may be a word that changes the answer also alone.
@@ -312,9 +306,9 @@ class _Search:
         for place, of in self._trials.items():
             if place == value or not of.only_fails:
                 continue
-            words = [*OF_SWITCHES, of.word ^ 1]
+            words = [*OF_SWITCHES, *_beside(of.word)]
             if place in singly or not of.is_quiet:
-                words += [*range(8), *_beside(of.word), *self._known, *[*self._words.values()][:_MOST_TRIED]]
+                words += [*range(8), *self._known, *[*self._words.values()][:_MOST_TRIED]]
             yield from ((place, {value: shown, place: word}) for word in dict.fromkeys(words))
             # The word may set bits that are set in the other one anyway.
             yield from ((place, {value: shown ^ part.mask, place: word}) for word in (0, of.word ^ 1))
@@ -364,12 +358,11 @@ class _Search:
             for words, answer in zip(tried, self._asking.over(tried), strict=True):
                 if answer not in {None, part.answer(words.get(value, of.word))}:
                     others = {place: word for place, word in words.items() if place not in self._words}
-                    proven = self._proven(ReadSlots([*others], frozenset(), ""))
-                    self._words |= proven
-                    self._trials |= {place: WordTrials(word, self._base) for place, word in proven.items()}
+                    self._prove(others)
                     return dict.fromkeys(others, others), is_timed
-            # Over words of these slots, the call may read others.
-            over = [{**words, **dict.fromkeys(new, word)} for words, new in found for word in (1, FIRST)][:_MOST_NEW]
+            # Over words of these slots, the call may read others, unless a node tells a whole storage.
+            found = [(words, new) for words, new in found if len(new) < _MOST_NEW]
+            over = [{**words, **dict.fromkeys(new, word)} for words, new in found for word in (1, FIRST)][:_MOST_OVER]
             later = []
         return {}, is_timed
 
@@ -427,15 +420,18 @@ class _Search:
             for place in places
             for word in dict.fromkeys([*self._trials[place].others[:2], *_beside(self._words[place])])
         ]
-        of_nodes = []
         reads, _ = self._asking.reads_over([{place: word} for place, word in asked])
-        for told in reads:
-            found: dict[Place, dict[int, frozenset[Place]]] = {place: {} for place in places}
-            for (place, word), read in zip(asked, told, strict=True):
-                if read:
-                    found[place][word] = frozenset(read.places)
-            of_nodes.append(found)
-        return of_nodes
+        return [
+            {
+                place: {
+                    word: frozenset(read.places)
+                    for (of, word), read in zip(asked, of_node, strict=True)
+                    if read and of == place
+                }
+                for place in places
+            }
+            for of_node in reads
+        ]
 
     def _empty(self) -> list[Place]:
         """Return the slot whose word 0 makes the call answer 0 without another slot, if it is one.
