@@ -311,8 +311,7 @@ class _Search:
                 words += [*range(8), *self._known, *[*self._words.values()][:_MOST_TRIED]]
             yield from ((place, {value: shown, place: word}) for word in dict.fromkeys(words))
             # The word may set bits that are set in the other one anyway.
-            yield from ((place, {value: shown ^ part.mask, place: word}) for word in (0, of.word ^ 1))
-            yield place, {value: empty, place: FIRST}
+            yield from ((place, {value: empty, place: word}) for word in (FIRST, SECOND))
             if place in singly:
                 # The value may count without the other word only as long as it is large, or other than the other word.
                 yield from ((place, {value: word, place: 0}) for word in (self._words[value], empty | 1 << part.offset))
