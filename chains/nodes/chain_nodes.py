@@ -619,7 +619,9 @@ class RpcNode:
             before = self._unanswered.get(method)
             # Nobody knows whether a transaction has arrived, so once is enough. A late answer is no silence.
             times = 2 if method == SEND else 1
-            times += before.times if before and is_silent else 0
+            if before and is_silent:
+                # Requests that were sent at the same time count once.
+                times = before.times if now - before.last < self._timeout / 2 else before.times + times
             self._unanswered[method] = Unanswered(
                 seconds=self._timeout if is_silent else seconds,
                 is_late=not is_silent,

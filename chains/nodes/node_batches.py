@@ -21,7 +21,7 @@ _AT_ONCE = 4
 # Failed waves after which no more requests go to the node. Otherwise a node that hangs would delay all the questions.
 _MAX_FAILURES, _MAX_FAILURES_IF_IT_ANSWERS = 2, 4
 # Maximum requests of a batch that hung which are then sent one by one. Smaller batches would cost another time-out.
-_MAX_SINGLY = 16
+_MAX_SINGLY = 32
 # Maximum number of pauses for a node that limits requests per second and answers only a part of a batch.
 _MAX_PAUSES = 8
 # Failed batches after which their size counts as too large. A single failure may be an accident, but one is enough if

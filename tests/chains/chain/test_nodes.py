@@ -657,7 +657,8 @@ def test_requests_of_a_small_batch_that_hang_cost_two_timeouts_and_no_others(nod
     rpc = nodes(node)
     assert list(failed(rpc.ask(echoes(range(12))))) == [0, 1, 2, 3]
     assert node.count() == [12, *[1] * 12]
-    assert [silent.times > 1 for silent in rpc.unanswered().values()] == [True]
+    # Requests that were sent at the same time count once.
+    assert [silent.times for silent in rpc.unanswered().values()] == [2]
 
 
 @pytest.mark.long
