@@ -1036,6 +1036,26 @@ def a_withdrawal() -> tuple[Case, tuple[int, bytes]]:
     return Case("", _BLOCK, keccak(header), b"", before=known), (walk.place, walk.proof)
 
 
+def measure_several_slots(geth: Geth | None = None) -> Iterator[Result]:
+    """Yield the gas of one to three slots under one root, from one proof in which each node is once."""
+    case = generated("", 1, slots=3, slot_levels=(16, 16, 16, 16, 9, 2))
+    [account] = case.accounts
+    proofs = {slot.to_bytes(32): nodes for slot, nodes in account.slots.items()}
+    root = keccak(next(iter(proofs.values()))[0])
+    with ExitStack() as stack:
+        chains = [stack.enter_context(DevChain(hardfork=hardfork)) for hardfork in (None, "cancun")]
+        users = [(chain, Deployed(chain, "test/PackageUser")) for chain in chains]
+        for count in (1, 2, 3):
+            slots = list(proofs)[:count]
+            merged = tries.encode(list(dict.fromkeys(node for slot in slots for node in proofs[slot])))
+            sent = []
+            for chain, user in users:
+                data = user.calldata("slotValues", slots, root, merged)
+                used, after = Lab.send(chain, user, data, geth=geth)
+                sent.append((used, data, after))
+            yield result_of(f"slots by one proof: {count}", *sent)
+
+
 def measure_package() -> Iterator[Result]:
     """Yield the gas of the package's walk over arrays of nodes, of its headers, and of its adapters."""
     with Lab(_BLOCK) as lab:
@@ -1092,7 +1112,7 @@ def main() -> None:
             *measure_shown(geth),
             *measure_votes(geth),
         ]
-        results += [*measure_package(), *measure_messages(geth)]
+        results += [*measure_package(), *measure_several_slots(geth), *measure_messages(geth)]
     show(results)
     for name, gas in PUBLISHED_MESSAGES.items():
         print(f"{f'a message, {name}':<56} {'-':>9} {gas:>9,}")

@@ -6,6 +6,7 @@ import {Headers} from "@batch-query-service/contracts/src/Headers.sol";
 import {IFactsReader} from "@batch-query-service/contracts/src/IFactsReader.sol";
 import {IFactsRegistry} from "@batch-query-service/contracts/src/IFactsRegistry.sol";
 import {ProvenFacts} from "@batch-query-service/contracts/src/ProvenFacts.sol";
+import {SlotValues} from "@batch-query-service/contracts/src/SlotValues.sol";
 import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
 
 /// @title For tests only: calls the package's functions that no deployed contract calls.
@@ -18,6 +19,14 @@ contract PackageUser {
 
     function slotValue(bytes32 slot, bytes32 root, bytes[] calldata nodes) external pure returns (uint256) {
         return TrieWalk.slotValue(nodes, root, slot);
+    }
+
+    function slotValues(bytes32[] calldata slots, bytes32 root, bytes calldata proof)
+        external
+        pure
+        returns (uint256[] memory)
+    {
+        return SlotValues.slotValues(proof, root, slots);
     }
 
     /// @return As the reader's `verifyOnlyAccount`.

@@ -35,6 +35,7 @@ REFUSAL = keccak(text="InvalidProof()")[:4]
 _SLOT = keccak(text="verifyOnlyStorage(bytes32,bytes32,bytes)")[:4]
 _ACCOUNT = keccak(text="verifyOnlyAccount(uint256,address,bytes32,bytes)")[:4]
 _SLOT_IN_ARRAY = keccak(text="slotValue(bytes32,bytes32,bytes[])")[:4]
+_SLOTS = keccak(text="slotValues(bytes32[],bytes32,bytes)")[:4]
 _ACCOUNT_IN_ARRAY = keccak(text="accountItems(address,bytes32,bytes[])")[:4]
 _RECEIPT = keccak(text="receiptByProof(uint256,uint256,uint256,bytes)")[:4]
 _LOG = keccak(text="logByProof(uint256,uint256,uint256,uint256,bytes)")[:4]
@@ -105,6 +106,29 @@ class ArrayWalk:
         counted = [*self.nodes[:1], *(node for node in self.nodes[1:] if len(node) >= 32)]
         # The empty trie has no node, so that none is embedded.
         return walk(self.name, self.root, self.nodes if self.root == tries.EMPTY_ROOT else counted).answer()
+
+
+@dataclass(frozen=True)
+class OneOfSeveral:
+    """A walk to a slot as the only one of several, for `PackageUser`."""
+
+    walk: Walk
+
+    @property
+    def calldata(self) -> bytes:
+        return slots_calldata([self.walk.name], self.walk.root, self.walk.proof)
+
+    def answer(self) -> bytes:
+        """Return what the user must answer. Raise InvalidProof if it must revert."""
+        return slots_answer([int.from_bytes(self.walk.answer())])
+
+
+def slots_calldata(slots: Sequence[bytes], root: bytes, proof: bytes) -> bytes:
+    return _SLOTS + encode(["bytes32[]", "bytes32", "bytes"], [slots, root, proof])
+
+
+def slots_answer(values: Sequence[int]) -> bytes:
+    return encode(["uint256[]"], [values])
 
 
 class NamedRefusal(InvalidProof):

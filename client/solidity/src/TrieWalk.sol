@@ -18,21 +18,21 @@ library TrieWalk {
     bytes32 internal constant EMPTY_CODE_HASH = 0xc5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470;
 
     /// @dev Nibbles of a key that is a hash.
-    uint256 private constant NIBBLES = 64;
+    uint256 internal constant NIBBLES = 64;
 
     // The first byte of a reference: to no node, by a hash, or by an embedded list of 0 to 30 bytes, whose whole is
     // shorter than a hash.
-    uint256 private constant NONE = 0x80;
-    uint256 private constant HASH = 0xa0;
-    uint256 private constant EMBEDDED = 0xc0;
+    uint256 internal constant NONE = 0x80;
+    uint256 internal constant HASH = 0xa0;
+    uint256 internal constant EMBEDDED = 0xc0;
     uint256 private constant LONGEST_EMBEDDED = 0xde;
 
     // Where a leaf's value is, there is no reference: it is the key's own value, or another key's.
-    uint256 private constant OWN_VALUE = 1;
+    uint256 internal constant OWN_VALUE = 1;
     uint256 private constant OTHER_VALUE = 0;
 
     /// @dev Bytes in a branch of sixteen hashes. The leaf of a receipt may have as many.
-    uint256 private constant FULL_BRANCH = 16 * 33 + 1;
+    uint256 internal constant FULL_BRANCH = 16 * 33 + 1;
 
     /// @dev The value of a storage slot; zero where it is absent. For `mapping(address => uint256)` in slot 0 the slot of
     /// an account is `keccak256(abi.encode(account, 0))`.
@@ -166,7 +166,7 @@ library TrieWalk {
         returns (uint256 place, uint256 end, bool isOwn)
     {
         unchecked {
-            (uint256 cursor, uint256 last) = _listed(proof);
+            (uint256 cursor, uint256 last) = listed(proof);
             if (root == EMPTY_TRIE_ROOT) {
                 // Geth, Besu and Erigon give no node of an empty trie; alloy (anvil, older reth) gives its root: 0x80.
                 if (cursor != last && (last - cursor != 2 || CalldataRlp.number(cursor, 2) != 0x8180)) {
@@ -178,7 +178,7 @@ library TrieWalk {
             uint256 kind = HASH;
             while (true) {
                 if (kind == HASH) {
-                    (place, cursor) = _takeNode(cursor, last, root);
+                    (place, cursor) = takeNode(cursor, last, root);
                     end = cursor;
                     // A shorter node is embedded in its parent. The root has none, and in a trie of receipts no node is short.
                     if (end - place < 32 && (depth != 0 || reach != NIBBLES)) revert InvalidProof();
@@ -186,12 +186,12 @@ library TrieWalk {
                     end = place + kind - EMBEDDED + 1;
                 }
                 place = CalldataRlp.list(place, end);
-                if (end - place == FULL_BRANCH && _isFullBranch(place)) {
+                if (end - place == FULL_BRANCH && isFullBranch(place)) {
                     if (depth == reach) revert InvalidProof();
                     place += 33 * (key << (4 * depth) >> 252);
                     ++depth;
                 } else {
-                    (place, depth, kind) = _pass(place, end, key, depth, reach);
+                    (place, depth, kind) = pass(place, end, key, depth, reach);
                     if (kind < HASH) break;
                 }
                 root = bytes32(CalldataRlp.number(place + 1, 32));
@@ -231,12 +231,12 @@ library TrieWalk {
                     end = place + kind - EMBEDDED + 1;
                 }
                 place = CalldataRlp.list(place, end);
-                if (end - place == FULL_BRANCH && _isFullBranch(place)) {
+                if (end - place == FULL_BRANCH && isFullBranch(place)) {
                     if (depth == NIBBLES) revert InvalidProof();
                     place += 33 * (key << (4 * depth) >> 252);
                     ++depth;
                 } else {
-                    (place, depth, kind) = _pass(place, end, key, depth, NIBBLES);
+                    (place, depth, kind) = pass(place, end, key, depth, NIBBLES);
                     if (kind < HASH) break;
                 }
                 root = bytes32(CalldataRlp.number(place + 1, 32));
@@ -294,7 +294,7 @@ library TrieWalk {
     }
 
     /// @dev Where the first node of a proof is, and where the proof ends.
-    function _listed(bytes calldata proof) private pure returns (uint256 cursor, uint256 last) {
+    function listed(bytes calldata proof) internal pure returns (uint256 cursor, uint256 last) {
         assembly ("memory-safe") {
             cursor := proof.offset
             last := add(cursor, proof.length)
@@ -303,8 +303,8 @@ library TrieWalk {
     }
 
     /// @dev The next node of a proof, whose hash must be the expected one: where it begins, and where it ends.
-    function _takeNode(uint256 cursor, uint256 last, bytes32 expected)
-        private
+    function takeNode(uint256 cursor, uint256 last, bytes32 expected)
+        internal
         pure
         returns (uint256 node, uint256 end)
     {
@@ -317,8 +317,8 @@ library TrieWalk {
     /// @return place Where the reference to the next node is, or a leaf's value, which goes to the end of the leaf.
     /// @return reached The depth of that.
     /// @return kind What is there: the first byte of a reference, NONE where the way ends, OWN_VALUE or OTHER_VALUE.
-    function _pass(uint256 first, uint256 end, uint256 key, uint256 depth, uint256 reach)
-        private
+    function pass(uint256 first, uint256 end, uint256 key, uint256 depth, uint256 reach)
+        internal
         pure
         returns (uint256 place, uint256 reached, uint256 kind)
     {
@@ -342,7 +342,7 @@ library TrieWalk {
         }
     }
 
-    /// @dev As `_pass`, the path of a leaf or an extension. The item after it begins where the path ends.
+    /// @dev As `pass`, the path of a leaf or an extension. The item after it begins where the path ends.
     function _passPath(uint256 path, uint256 end, uint256 key, uint256 depth, uint256 reach)
         private
         pure
@@ -410,7 +410,7 @@ library TrieWalk {
 
     /// @dev Whether a node of FULL_BRANCH bytes is a branch of sixteen hashes and no value. The upper levels of large
     /// tries are such branches. Any other node is read as those of other sizes are.
-    function _isFullBranch(uint256 place) private pure returns (bool isFull) {
+    function isFullBranch(uint256 place) internal pure returns (bool isFull) {
         assembly ("memory-safe") {
             // No memory is touched. Only the first bytes of the words are looked at, at last.
             let hash := shl(248, HASH)

@@ -15,7 +15,7 @@ from tests.chains.tries import DIGITS, MALFORMED, MALFORMED_ACCOUNTS, MALFORMED_
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call
-from tests.contracts.walks import REFUSAL, ArrayWalk, Walk, arrays, refusals, walk
+from tests.contracts.walks import REFUSAL, ArrayWalk, OneOfSeveral, Walk, arrays, refusals, walk
 from tests.contracts.worlds import NEAR_SLOTS
 from tests.fixtures_folder import fixture_names, load_fixture, unhex
 
@@ -38,10 +38,11 @@ def user(chain) -> Deployed:
 
 @pytest.fixture(scope="module")
 def refused(simulator, reader, user):
-    """Return a function that returns the model's refusals of walks, after both forms of the walk have agreed."""
+    """Return a function that returns the model's refusals of walks, after all forms of the walk have agreed."""
 
     def agreed(*all_walks: Walk) -> list[str]:
         refusals(simulator, user, arrays(all_walks))
+        refusals(simulator, user, [OneOfSeveral(each) for each in all_walks if len(each.name) == 32])
         return refusals(simulator, reader, all_walks)
 
     return agreed

@@ -89,6 +89,12 @@ def proofs(key: ApiKey, block: int, requested: dict[str, Any]) -> list[bytes]:
     return [bytes.fromhex(proof["proof"][2:]) for proof in answer.json()["proofs"]]
 
 
+def merged(key: ApiKey, token: Deployed, block: int, slots: list[str]) -> bytes:
+    """Return one proof of several slots, in which each node is once."""
+    shown = proofs(key, block, {"accounts": {token.address: {"slots": slots}}})
+    return bytes(rlp.encode(list(dict.fromkeys(node for proof in shown for node in rlp.decode(proof)))))
+
+
 def sent(token: Deployed, function: str, *arguments: Any) -> int:
     """Send a transaction. Return its block's number."""
     # The node estimates the gas in the newest block, where a checkpoint of that block takes less.
@@ -196,13 +202,16 @@ def test_past_votes_are_those_that_the_token_tells(service: DevChain, key, reade
             count = int(service.rpc("eth_getStorageAt", token.address, "0x" + checkpoints.hex(), hex(block)), 16)
             last = int.from_bytes(keccak(checkpoints)) + max(count - 1, 0)
             slots = ["0x" + checkpoints.hex(), hex(last)]
-            of_count, of_last = proofs(key, block, {"accounts": {token.address: {"slots": slots}}})
-            told[block, voter] = recipe.call("votes", voter, block, of_count, of_last)
+            told[block, voter] = recipe.call(
+                "votes", voter, block, count, merged(key, token, block, slots[: count + 1])
+            )
             assert told[block, voter] == token.call("getPastVotes", voter, block)
-            # An earlier checkpoint doesn't pass for the last one.
+            # An earlier checkpoint doesn't pass for the last one, and no number for another.
             if count > 1:
-                (earlier,) = proofs(key, block, {"accounts": {token.address: {"slots": [hex(last - 1)]}}})
-                assert recipe.refusal("votes", voter, block, of_count, earlier) == (INVALID_PROOF,)
+                earlier = merged(key, token, block, [slots[0], hex(last - 1)])
+                assert recipe.refusal("votes", voter, block, count, earlier) == ("InvalidProof",)
+                differs = recipe.refusal("votes", voter, block, count - 1, earlier)
+                assert b"another number of checkpoints".hex() in differs[0]
     assert (told[first, ALICE], told[second, ALICE], told[third, ALICE]) == (100, 2**100 + 100, 0)
     assert (told[second, BOB], told[third, BOB]) == (0, 2**100 + 100)
 
