@@ -23,8 +23,7 @@ from proving import facts
 from proving.admission import admission_checks, answers
 from proving.admission.answers import Requests, SelectedBlocks
 from proving.facts import AccountFact, HeaderFact, LogFact, RegistryView, SlotFact, ViewRequest
-from proving.health import chain_watch
-from proving.reading import block_contents
+from proving.reading import block_contents, provable_blocks
 from proving.reading.asking import ChainUnavailable, ProofUnavailable, asking_nodes
 from proving.reading.block_contents import Asked, BlockEntries, FoundEntry, NamedEntry, Unprovable
 from proving.registries.deployments import Unusable, call
@@ -275,7 +274,7 @@ def _accounts(
     served = list(zip(asked, rpc.proofs(asked), strict=True))
     for request, answer in served:
         reason = (
-            chain_watch.why_unproven(rpc, head, request, answer)
+            provable_blocks.why_unproven(rpc, head, request, answer)
             if isinstance(answer, RpcRefused)
             else answers.genesis_not_proven(rpc.chain.id, request, answer)
         )

@@ -28,10 +28,9 @@ from config.database.statements import by_size, chunks
 from proving import connections, facts, money
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, SlotFact, TimeFact, ViewRequest
-from proving.health import chain_watch
 from proving.packing import gas
 from proving.packing.gas import Sample
-from proving.reading import block_contents
+from proving.reading import block_contents, provable_blocks
 from proving.reading.block_contents import UNKNOWN_SIZE, Asked, BlockSize, NamedEntry, Unprovable
 from proving.working import heads
 from queries import waits
@@ -574,13 +573,15 @@ def _judge_proofs(
     for request, answer in served:
         selected.sample = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
         if isinstance(answer, RpcRefused) and (selected.asks_accounts or not isinstance(answer, OtherAccounts)):
-            selected.no_proof = chain_watch.why_unproven(answers.connection.source_rpc, answers.head, request, answer)
+            selected.no_proof = provable_blocks.why_unproven(
+                answers.connection.source_rpc, answers.head, request, answer
+            )
         elif takes_proof(selected.existing.get(0, ())):
             selected.no_proof = genesis_not_proven(source.id, request, answer)
         if selected.no_proof:
             selected.unproven = request
             break
-        if request.block_number > answers.head.number - chain_watch.KEPT_BY_ALL:
+        if request.block_number > answers.head.number - provable_blocks.KEPT_BY_ALL:
             # Proofs of recent blocks are requested again when their queries are proven.
             continue
         if isinstance(answer, UnverifiedProof):

@@ -25,9 +25,10 @@ from config.configured_chains import get_chains
 from proving import sources
 from proving.connections import open_connection
 from proving.health import attester_checks, chain_watch, findings
-from proving.health.chain_watch import Abilities, probe
 from proving.health.findings import Problem
 from proving.models import FactsRegistry
+from proving.reading import provable_blocks
+from proving.reading.provable_blocks import Abilities, probe
 from proving.registries import deployments, registry_setup
 from proving.sending import signers
 from proving.sources import NotYet, arbitrum, op_stack_games
@@ -221,7 +222,7 @@ def _abilities(chain: Chain, url: str) -> Abilities | str:
     alone = chain.model_copy(update={"rpc_urls": (url,)})
     rpc = RpcClient(alone)
     try:
-        return probe(rpc, chain_watch.accounts_with_ether())
+        return probe(rpc, provable_blocks.accounts_with_ether())
     except NodeUnavailable as error:
         # The output line already begins with the host.
         reason = " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)

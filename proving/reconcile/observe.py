@@ -27,9 +27,9 @@ from proving import facts, failures, sources
 from proving.connections import Context
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest, proves_facts
 from proving.failures import NO_TRIES, Tries
-from proving.health import chain_watch
 from proving.models import LIVE_STATES, ChainWatch, FactsRegistry, Transaction, TransactionState
 from proving.paths import building, planning
+from proving.reading import provable_blocks
 from proving.reconcile.observation import (
     BlockOfTime,
     BlockState,
@@ -238,7 +238,7 @@ def unfetched(
     for block in blocks:
         of_block = faults.get(block.pk, {})
         refused = [pk for pk, fault in of_block.items() if fault.code in {"proof_refused", *RejectionCode}]
-        is_withheld = watch is not None and chain_watch.proved_lately(watch, block.number, watch.number or 0)
+        is_withheld = watch is not None and provable_blocks.proved_lately(watch, block.number, watch.number or 0)
         if of_block or block.refused_since is not None:
             by_block[block.pk] = Unfetched(
                 source=source,

@@ -19,7 +19,7 @@ from chains.nodes.view_calls import Place, ReadSlots, Storage, ViewCall
 from chains.prices import MAX_EXECUTION
 from chains.tries.header import Header
 from config.error_answers import Refused
-from proving.health import chain_watch
+from proving.reading import provable_blocks
 from proving.reading.asking import ChainUnavailable
 from proving.slots import trials
 from proving.slots.signatures import FunctionCall
@@ -190,7 +190,7 @@ class AskedCall:
         call = ViewCall(self._asked.contract, self._asked.call.data, self._gas)
         # Nodes may leave the callee out of a list that they call optimised.
         self._told = self._rpc.first_of_each(
-            view_calls.reads(call, self._at, chain_watch.accounts_with_ether()), self._tells
+            view_calls.reads(call, self._at, provable_blocks.accounts_with_ether()), self._tells
         )
         self._telling_over = {*self._told}
         lists = [read for read in self._told.values() if isinstance(read, ReadSlots) and self._tells(read)]

@@ -18,7 +18,7 @@ from chains.nodes.rpc import RpcClient, result
 from chains.nodes.view_calls import Place, ReadSlots, Storage
 from chains.tries.header import Header
 from proving import facts
-from proving.health import chain_watch
+from proving.reading import provable_blocks
 from proving.reading.asking import ChainUnavailable, ProofUnavailable
 from proving.slots.asked_call import AskedCall, SlotQuestion, SlotsUnknown
 from proving.slots.layouts import Layouts, Path
@@ -198,7 +198,7 @@ class _Search:
         proofs = self._rpc.proofs(asked)
         for request, refused in zip(asked, proofs, strict=True):
             if isinstance(refused, RpcRefused):
-                if reason := chain_watch.why_unproven(self._rpc, self._rpc.head(), request, refused):
+                if reason := provable_blocks.why_unproven(self._rpc, self._rpc.head(), request, refused):
                     raise ProofUnavailable(reason)
                 raise ChainUnavailable(refused.about(facts.proof_of(self._rpc.chain, request)))
         words = {(proof.address, slot.slot): slot.value for proof in map(result, proofs) for slot in proof.slots}

@@ -58,6 +58,7 @@ from proving.admission import admit
 from proving.health import chain_watch, problem_reports
 from proving.models import WorkerHeartbeat
 from proving.paths import checkpoints
+from proving.reading import provable_blocks
 from proving.reconcile import turn as reconcile
 from proving.sending import transaction_monitor
 from proving.webhooks import delivery
@@ -159,7 +160,7 @@ class Worker:
         if is_first:
             # chains.toml may have changed.
             chain_watch.wake()
-            chain_watch.forget_proofs()
+            provable_blocks.forget_proofs()
             checkpoints.deployed().update(due_at=Now())
         checkpoints.wake()
         has_old_chains = have_changed()
@@ -398,7 +399,7 @@ def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
         from proving.health import attester_checks  # noqa: PLC0415 (where a connection has attesters)
 
         attester_checks.watch(lane)
-    chain_watch.measure_next_proofs(lane)
+    provable_blocks.measure_next_proofs(lane)
     return 0
 
 

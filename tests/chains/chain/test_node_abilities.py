@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from devnet.devchain import DevChain
-from proving.health.chain_watch import probe, provable
+from proving.reading.provable_blocks import probe, provable
 from tests.chain_fixtures import chain_fixture
 from tests.chains import geth_answers
 from tests.chains.lying_node import Raw, ask, error, lying_node, pruned, result

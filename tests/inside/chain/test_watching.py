@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from proving.health import chain_watch
 from proving.models import ChainWatch
+from proving.reading import provable_blocks
 from proving.working import lanes
 from proving.working.lanes import LaneKind, LaneName
 from queries import clock
@@ -51,9 +52,9 @@ def test_a_measurement_of_slow_nodes_ends_for_the_other_chains(service, settings
     ChainWatch.objects.update(proofs_measured_at=None, looked_at=timezone.now())
     with changed_replies(settings, service, answer_late), lanes.hold(LaneName(LaneKind.WATCH)) as lane:
         assert lane
-        chain_watch.measure_next_proofs(lane)
+        provable_blocks.measure_next_proofs(lane)
         assert (len(proofs), ChainWatch.objects.get().proofs_measured_at) == (0, None)
         ChainWatch.objects.update(looked_at=F("seen_at"))
-        chain_watch.measure_next_proofs(lane)
+        provable_blocks.measure_next_proofs(lane)
     assert len(proofs) == 1
     assert ChainWatch.objects.get().proves_back == 0

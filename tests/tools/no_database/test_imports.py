@@ -57,7 +57,7 @@ reading.asking reading.fact_search packing.packs
 packing.gas reading.named_block
 money sources
 registries.balance_costs sending
-registries.creations paths
+registries.creations paths reading.provable_blocks
 registries.registry_setup
 health reconcile
 admission
