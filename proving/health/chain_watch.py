@@ -1,4 +1,4 @@
-"""Observations of chains: a worker asks each configured chain at least every 15 s, even without work, and stores them."""
+"""Observations of chains: a worker asks each configured chain at least every 15 s, even without work, and stores it."""
 
 import logging
 import time

@@ -38,7 +38,7 @@ def test_one_node_that_tells_a_time_far_ahead_does_not_silence_the_others(servic
 @pytest.mark.long
 def test_a_measurement_of_slow_nodes_ends_for_the_other_chains(service, settings, monkeypatch):
     service.mine(200)
-    monkeypatch.setattr(chain_watch, "_MEASURING_SECONDS", 1)
+    monkeypatch.setattr(provable_blocks, "_MEASURING_SECONDS", 1)
     proofs: list[float] = []
 
     def answer_late(question: Any, reply: Any) -> list[Any]:
