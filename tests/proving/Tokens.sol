@@ -230,6 +230,7 @@ contract Switched {
 contract Lazy {
     mapping(address => bool) private registered;
     mapping(address => bool) private blocked;
+    mapping(address => bool) private chosen;
     mapping(address => uint256) private liquid;
     mapping(address => uint256) private staked;
     mapping(address => address) private delegate;
@@ -241,8 +242,14 @@ contract Lazy {
     string private name = "Hello";
     string private long = "0123456789012345678901234567890123456789";
 
-    function fill(address account) external { liquid[account] = 1001; list.push(1001); owner[account] = account; }
+    function fill(address account) external {
+        liquid[account] = 1001; list.push(1001); owner[account] = account; chosen[account] = true;
+    }
 
+    function isEither(address account) external view returns (bool either) {
+        either = blocked[account];
+        if (chosen[account]) either = true;
+    }
     function isAllowed(address account) external view returns (bool) { return registered[account] && !blocked[account]; }
     function free(address account) external view returns (uint256) {
         return liquid[account] == 0 ? 0 : liquid[account] - staked[account];

@@ -566,6 +566,7 @@ def test_a_slot_behind_a_switch_is_not_claimed_to_be_the_value(search):
 @pytest.mark.parametrize(
     "view",
     [
+        "isEither",
         "isAllowed",
         "free",
         "worth",
@@ -683,6 +684,15 @@ def test_a_slot_that_leads_elsewhere_by_one_small_number_is_no_detail(search, ch
     chain.mine(1)
     slots = {int(slot["slot"], 16): slot["certainty"] for slot in search.found(contract, "total()")["slots"]}
     assert slots == {9: "one_of_several", 2: "computed"}
+
+
+def test_the_last_of_many_slots_counts_also_if_only_one_small_number_matters(search, chain):
+    """The call answers slot 0, or 0 if slot 4 is 3. It reads slots 1 to 3 in vain."""
+    contract = to_checksum_address(f"0x{0x5108 << 128:040x}")
+    chain.rpc("anvil_setCode", contract, "0x60015450600254506003545060045460031415600054025f5260205ff3")
+    chain.rpc("anvil_setStorageAt", contract, f"0x{0:064x}", f"0x{1001:064x}")
+    chain.mine(1)
+    assert search.found(contract, "total()")["slots"][0]["certainty"] == "one_of_several"
 
 
 def test_a_length_that_is_the_answer_is_proven_once(search):
