@@ -209,7 +209,10 @@ class AskedCall:
                 yield read
         self._is_guessed = True
         places = [(contract, slot) for slot in guesses()]
-        guessed = self._narrowed(ReadSlots(places, frozenset({contract}), "eth_call"))
+        try:
+            guessed = self._narrowed(ReadSlots(places, frozenset({contract}), "eth_call"))
+        except SlotsUnknown as unknown:
+            raise SlotsUnknown(f"{self._why_no_list} {unknown.sentence}") from None
         if guessed.places:
             yield guessed
 
