@@ -6,6 +6,7 @@ import {Headers} from "@batch-query-service/contracts/src/Headers.sol";
 import {IFactsReader} from "@batch-query-service/contracts/src/IFactsReader.sol";
 import {IFactsRegistry} from "@batch-query-service/contracts/src/IFactsRegistry.sol";
 import {ProvenFacts} from "@batch-query-service/contracts/src/ProvenFacts.sol";
+import {Receipts} from "@batch-query-service/contracts/src/Receipts.sol";
 import {SlotValues} from "@batch-query-service/contracts/src/SlotValues.sol";
 import {TrieWalk} from "@batch-query-service/contracts/src/TrieWalk.sol";
 
@@ -70,6 +71,22 @@ contract PackageUser {
         Found memory found;
         (found.exists, found.place, found.end) = TrieWalk.value(nodes, root, hashedKey);
         return (found.exists, _copied(found));
+    }
+
+    function receipt(uint256 txIndex, bytes32 root, bytes calldata proof)
+        external
+        pure
+        returns (IFactsReader.Receipt memory)
+    {
+        return Receipts.receipt(proof, root, txIndex);
+    }
+
+    function receiptLog(uint256 txIndex, uint256 logIndex, bytes32 root, bytes calldata proof)
+        external
+        pure
+        returns (address, bytes32[] memory, bytes memory)
+    {
+        return Receipts.log(proof, root, txIndex, logIndex);
     }
 
     function headerHash(bytes calldata header) external pure returns (bytes32) {

@@ -39,6 +39,9 @@ _SLOTS = keccak(text="slotValues(bytes32[],bytes32,bytes)")[:4]
 _ACCOUNT_IN_ARRAY = keccak(text="accountItems(address,bytes32,bytes[])")[:4]
 _RECEIPT = keccak(text="receiptByProof(uint256,uint256,uint256,bytes)")[:4]
 _LOG = keccak(text="logByProof(uint256,uint256,uint256,uint256,bytes)")[:4]
+_RECEIPT_ALONE = keccak(text="receipt(uint256,bytes32,bytes)")[:4]
+_LOG_ALONE = keccak(text="receiptLog(uint256,uint256,bytes32,bytes)")[:4]
+_NO_SUCH_LOG_ALONE = keccak(text="NoSuchLog(uint256,uint256)")[:4]
 _NO_SUCH_LOG = keccak(text="NoSuchLog(uint256,uint256,uint256,uint256)")[:4]
 CHAIN_ID = 1
 
@@ -171,6 +174,32 @@ class ReceiptWalk:
             error = _NO_SUCH_LOG + encode(["uint256"] * 4, self._arguments)
             raise NamedRefusal("There is no such log.", error)
         return encode_log(receipt.logs[self.log])
+
+
+@dataclass(frozen=True)
+class WithoutRegistry:
+    """A walk to a receipt or a log under a root alone, for `PackageUser`."""
+
+    walk: ReceiptWalk
+
+    @property
+    def _places(self) -> list[int]:
+        return [self.walk.index] if self.walk.log is None else [self.walk.index, self.walk.log]
+
+    @property
+    def calldata(self) -> bytes:
+        places = self._places
+        types = [*(["uint256"] * len(places)), "bytes32", "bytes"]
+        selector = _RECEIPT_ALONE if self.walk.log is None else _LOG_ALONE
+        return selector + encode(types, [*places, self.walk.root, self.walk.proof])
+
+    def answer(self) -> bytes:
+        """Return what the user must answer. Raise InvalidProof if it must revert."""
+        try:
+            return self.walk.answer()
+        except NamedRefusal as refusal:
+            error = _NO_SUCH_LOG_ALONE + encode(["uint256"] * 2, self._places)
+            raise NamedRefusal(str(refusal), error) from None
 
 
 def encode_receipt(receipt: Receipt) -> bytes:

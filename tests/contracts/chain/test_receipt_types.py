@@ -1,4 +1,4 @@
-"""Receipts of every type that a chain has. Registry, reader and service take the same ones, and read the same."""
+"""Receipts of every type that a chain has. Registry, reader, package and service take the same, and read the same."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from tests.contracts import tries
 from tests.contracts.blocks import TYPES, Block, Log, Outcome, bloom, log_hash
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call
-from tests.contracts.walks import ReceiptWalk, encode_log, encode_receipt
+from tests.contracts.walks import ReceiptWalk, WithoutRegistry, encode_log, encode_receipt
 
 LOGS: list[Log] = [(b"\xaa" * 20, [b"\x01" * 32], b"data"), (b"\xbb" * 20, [], b"\x05")]
 FIELDS = [1, 50_000, bloom(LOGS), [[emitter, topics, data] for emitter, topics, data in LOGS]]
@@ -43,12 +43,17 @@ BEHIND: Mapping[str, bytes] = {
 }
 
 
+@pytest.fixture(scope="module")
+def user(chain) -> Deployed:
+    return Deployed(chain, "test/PackageUser")
+
+
 def block_of(receipts: list[Outcome]) -> Block:
     roots = bytes(32), root([receipt.encode() for receipt in receipts])
     return Block(receipts, [], tries.header(len(receipts), b"\1" * 32, roots=roots), roots)
 
 
-def test_a_receipt_of_each_type_is_proven_shown_and_read_by_the_service(registry, source, reader):
+def test_a_receipt_of_each_type_is_proven_shown_and_read_by_the_service(registry, source, reader, user):
     block = block_of(RECEIPTS_OF_ALL)
     source.send("set", block.number, keccak(block.header))
     indexes = range(len(block.receipts))
@@ -61,10 +66,12 @@ def test_a_receipt_of_each_type_is_proven_shown_and_read_by_the_service(registry
         proof = tries.encode(shown[index])
         walk = ReceiptWalk(index, None, block.roots[1], proof)
         assert reader.call_raw(walk.calldata) == encode_receipt(receipt) == walk.answer()
+        assert user.call_raw(WithoutRegistry(walk).calldata) == encode_receipt(receipt)
         for log, each in enumerate(receipt.logs):
             assert registry.call("logHash", block.number, index, log) == log_hash(each)
             by_log = ReceiptWalk(index, log, block.roots[1], proof)
             assert reader.call_raw(by_log.calldata) == encode_log(each)
+            assert user.call_raw(WithoutRegistry(by_log).calldata) == encode_log(each)
         read = TransactionReceipt.decode(block.values[index])
         assert (read.status, read.type, read.cumulative_gas_used) == (receipt.status, receipt.type, receipt.gas)
         assert [each.hash for each in read.logs] == [log_hash(each) for each in receipt.logs]
@@ -93,23 +100,26 @@ def _values() -> Iterator[tuple[str, int, bytes]]:
         yield f"{name}, without a type", 0, tries.listed(b"".join(map(tries.encode, FIELDS)) + behind)
 
 
-def test_registry_reader_and_service_take_the_same_receipts(chain, simulator, reader):
+def test_registry_reader_package_and_service_take_the_same_receipts(chain, simulator, reader, user):
     values = list(_values())
     harness = Deployed(chain, "test/TransactionHarness").address
     taken = set(list(BEHIND)[:6])
-    proven, shown = [], []
+    proven, shown, alone = [], [], []
     for _, _, value in values:
         node = tries.encode([tries.hex_prefix("80", leaf=True), value])
         place = value.index(b"\xb9\x01\x00")
         operation = b"\x53\0\0" + value[:place] + value[place + 259 :]
         proven.append(Call(harness, (9).to_bytes(32) + RECEIPTS.to_bytes(32) + operation))
-        shown.append(Call(reader.address, ReceiptWalk(0, None, keccak(node), tries.encode([node])).calldata))
-    for (name, type_, value), by_registry, by_reader in zip(
-        values, simulator.run(proven), simulator.run(shown), strict=True
+        walk = ReceiptWalk(0, None, keccak(node), tries.encode([node]))
+        shown.append(Call(reader.address, walk.calldata))
+        alone.append(Call(user.address, WithoutRegistry(walk).calldata))
+    for (name, type_, value), by_registry, by_reader, by_package in zip(
+        values, *map(simulator.run, (proven, shown, alone)), strict=True
     ):
         has_form = name in taken and (type_ >= 0x64 or (name == "nothing" and type_ != 0))
         is_taken = has_form or name == "nothing, without a type"
         assert (by_registry.succeeded, by_reader.succeeded) == (is_taken, is_taken), (name, type_)
+        assert (by_package.succeeded, by_package.data) == (by_reader.succeeded, by_reader.data), (name, type_)
         try:
             read = TransactionReceipt.decode(value)
         except ValueError:
@@ -161,7 +171,7 @@ def test_logs_are_counted_in_more_than_a_byte(registry, source, reader, count):
 
 
 @pytest.mark.parametrize("size", [0, 1, 54, 55, 56, 57, 255, 256, 257, 65_535, 65_536, 65_537])
-def test_a_log_may_have_data_of_any_length(registry, source, reader, size):
+def test_a_log_may_have_data_of_any_length(registry, source, reader, user, size):
     log: Log = (bytes(20), [], random.Random(size).randbytes(size))
     receipt = Outcome(1, 2, 5, [log])
     block = block_of([receipt])
@@ -169,7 +179,7 @@ def test_a_log_may_have_data_of_any_length(registry, source, reader, size):
     proof = encode_receipts(block.header, block.values, {0: [0]}, [0])
     registry.call_raw(proof, gas=hex(30_000_000))
     walk = ReceiptWalk(0, 0, block.roots[1], tries.encode(nodes(block.values, [0])[0]))
-    assert reader.call_raw(walk.calldata) == encode_log(log)
+    assert reader.call_raw(walk.calldata) == user.call_raw(WithoutRegistry(walk).calldata) == encode_log(log)
 
 
 # Bytes that a value may have in the zone of memory behind its first word (`MemoryZones`).

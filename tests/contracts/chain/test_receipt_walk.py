@@ -1,4 +1,7 @@
-"""Receipts and logs that are shown to `FactsReader`. The contract and its model must agree on every proof."""
+"""Receipts and logs that are shown to `FactsReader` or read by the package's `Receipts`.
+
+Both and their model must agree on every proof.
+"""
 
 import random
 from collections.abc import Iterable
@@ -9,14 +12,17 @@ from eth_utils.crypto import keccak
 from chains.tries.packed_entries import root as root_of
 from tests.contracts import tries
 from tests.contracts.blocks import Block, Outcome, bloom, random_block, recorded
+from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call
 from tests.contracts.walks import (
     REFUSAL,
     ReceiptWalk,
+    WithoutRegistry,
     encode_log,
     encode_receipt,
     receipt_nodes,
     receipt_trie,
+    refusals,
     spoilt_proofs,
 )
 from tests.fixtures_folder import fixture_names
@@ -27,6 +33,23 @@ CORNERS = (0, 1, 2, 15, 16, 127, 128, 129, 144, 255, 256, 272)
 LOGS = [(b"\xaa" * 20, [b"\x01" * 32, b"\x02" * 32], b"data"), (b"\xbb" * 20, [], b"\x05"), (b"\xcc" * 20, [], b"")]
 GENUINE = Outcome(1, 2, 50_000, LOGS)
 NO_SUCH_LOG = "There is no such log."
+
+
+@pytest.fixture(scope="module")
+def user(chain) -> Deployed:
+    return Deployed(chain, "test/PackageUser")
+
+
+@pytest.fixture(scope="module")
+def refused(simulator, reader, user):
+    """Return a function that returns the model's refusals of walks, after the reader and the package have agreed."""
+
+    def agreed(walks: Iterable[ReceiptWalk]) -> list[str]:
+        all_walks = list(walks)
+        refusals(simulator, user, map(WithoutRegistry, all_walks))
+        return refusals(simulator, reader, all_walks)
+
+    return agreed
 
 
 def shown(values: list[bytes], indexes: Iterable[int], log: int | None = None) -> list[ReceiptWalk]:
@@ -289,7 +312,7 @@ def _receipt_around(level: int, payload: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("level", "whole"), list(enumerate([GENUINE.encode()[4:], _ITEMS[3][2:], tries.encode(_LISTED[0])[2:]]))
 )
-def test_no_byte_behind_a_receipt_counts(simulator, reader, level, whole):
+def test_no_byte_behind_a_receipt_counts(simulator, reader, user, level, whole):
     """The bytes that a list lacks follow the proof in the calldata."""
     fewer_logs = {_receipt(1, 50_000, _BLOOM, _LISTED[:count]) for count in range(3)}
     calls = []
@@ -299,9 +322,10 @@ def test_no_byte_behind_a_receipt_counts(simulator, reader, level, whole):
             continue
         node = tries.encode([tries.hex_prefix("80", leaf=True), value])
         proof = tries.encode([node])
-        data = ReceiptWalk(0, 0, keccak(node), proof).calldata
-        end = data.rindex(proof) + len(proof)
-        calls.append(Call(reader.address, data[:end] + whole[size:] + bytes(32)))
+        walk = ReceiptWalk(0, 0, keccak(node), proof)
+        for contract, data in [(reader, walk.calldata), (user, WithoutRegistry(walk).calldata)]:
+            end = data.rindex(proof) + len(proof)
+            calls.append(Call(contract.address, data[:end] + whole[size:] + bytes(32)))
     assert {(outcome.succeeded, outcome.data) for outcome in simulator.run(calls)} == {(False, REFUSAL)}
 
 
@@ -424,9 +448,9 @@ def test_other_keys_show_an_index_absent(refused, index, nodes):
 
 
 @pytest.mark.parametrize("log", [None, 0])
-def test_no_flipped_bit_leaves_a_valid_proof(reader, harness, log):
+def test_no_flipped_bit_leaves_a_valid_proof(reader, user, harness, log):
     [walk] = shown([Outcome(0, 0, 0, []).encode()] * 2 + [GENUINE.encode()], [2], log)
-    data = walk.calldata
-    start = data.index(walk.proof)
-    assert harness.accepted_flips(reader, data, start, start + len(walk.proof)) == 0
-    assert harness.accepted(reader, [data]) == [True]
+    for contract, data in [(reader, walk.calldata), (user, WithoutRegistry(walk).calldata)]:
+        start = data.index(walk.proof)
+        assert harness.accepted_flips(contract, data, start, start + len(walk.proof)) == 0
+        assert harness.accepted(contract, [data]) == [True]
