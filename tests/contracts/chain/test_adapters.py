@@ -300,6 +300,29 @@ def test_what_is_no_array_of_nodes_is_refused(sides, proof):
     assert sides[1].hooks.refusal("verifyStorageValue", ROOT, NOBODY, 7, proof) == ("InvalidProof",)
 
 
+@pytest.mark.parametrize("offset", [32, 33, 63, 64, 100])
+def test_the_array_of_nodes_lies_within_the_proof(simulator, sides, offset):
+    """All of it follows in the calldata, but the proof may be said to be shorter."""
+    hooks = sides[1].hooks
+    leaf = tries.leaf(keccak(bytes(32)), tries.encode(7))
+    array = encode(["bytes[]"], [[leaf]])[32:]
+    proof = offset.to_bytes(32) + bytes(offset - 32) + array
+    data = hooks.calldata("verifyStorageValue", keccak(leaf), NOBODY, 0, proof)
+    place = data.index(len(proof).to_bytes(32) + proof)
+    sizes = range(len(proof) + 1)
+    calls = [Call(hooks.address, data[:place] + size.to_bytes(32) + data[place + 32 :]) for size in sizes]
+    outcomes = simulator.run(calls)
+    assert {outcome.data for outcome in outcomes} == {(7).to_bytes(32), REFUSAL}
+    # The array's size and the place of its node count. The node's hash decides where it may be.
+    taken = [size for size, outcome in zip(sizes, outcomes, strict=True) if outcome.succeeded]
+    assert taken == list(range(offset + 64, len(proof) + 1))
+
+
+def test_no_node_shows_an_account_absent_under_the_empty_root(sides):
+    proof = encode(["bytes[]"], [[]])
+    assert sides[1].hooks.call("verifyAccountState", tries.EMPTY_ROOT, NOBODY, proof) == bytes(32)
+
+
 def test_accounts_of_other_chains_forms_are_refused(sides):
     """Blast's have seven items."""
     account = tries.encode([1, 0, 2, 3, 4, tries.EMPTY_ROOT, b"\x0c" * 32])

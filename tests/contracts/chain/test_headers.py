@@ -89,6 +89,43 @@ def test_a_field_of_another_size_is_refused(read, field, content):
     assert set(shown) == {None}
 
 
+# Where the prefixes of the first seven fields are in a header whose list has two bytes of size.
+PREFIXES = {
+    **dict.fromkeys((3, 36), b"\x9f\xa1\xe0"),
+    69: b"\x93\x95\xd4",
+    **dict.fromkeys((90, 123, 156), b"\x9f\xa1\xe0"),
+    189: b"\xb8\xba\xf9",
+    190: b"\0\2",
+    191: b"\1\xff",
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "prefix"), [(place, prefix) for place, other in PREFIXES.items() for prefix in other]
+)
+def test_a_prefix_that_alone_is_another_is_refused(read, place, prefix):
+    header = headers.encode(headers.PRAGUE)
+    spoilt = header[:place] + bytes([prefix]) + header[place + 1 :]
+    assert read(spoilt) == expected(spoilt) == [None] * len(PLACES)
+
+
+@pytest.mark.parametrize(
+    ("place", "item"), [(7, []), (8, [b"\1"]), (12, []), (13, [b"\1"] * 32), (14, [b"\1"] * 8), (22, [])]
+)
+def test_a_field_that_is_a_list_of_its_size_is_refused(read, place, item):
+    items = rlp.decode(headers.encode(headers.AMSTERDAM))
+    header = tries.encode([*items[:place], item, *items[place + 1 :]])
+    assert read(header) == expected(header)
+    assert set(read(header)[0 if place < 13 else 13 :]) == {None}
+
+
+def test_a_last_number_may_be_zero_but_no_field_is_empty_that_no_fork_has(read):
+    header = headers.encode(headers.AMSTERDAM, slotNumber=0)
+    assert read(header) == expected(header)
+    assert read(header)[22] == bytes(32)
+    assert set(read(tries.encode([*rlp.decode(header), b""]))[13:]) == {None}
+
+
 def test_what_is_no_header_is_refused(read):
     header = headers.encode(headers.PRAGUE)
     items = rlp.decode(header)
