@@ -186,7 +186,14 @@ def test_a_log_may_have_data_of_any_length(registry, source, reader, user, size)
 MOST_BYTES = 2048 * 0xC0 - 32
 
 
-@pytest.mark.parametrize("size", [32, 33, MOST_BYTES, MOST_BYTES + 1, MOST_BYTES + 32])
+# Sizes up to which a value's prefix, or its leaf's, has as many bytes, and those after them.
+LAST_BYTES = [51, 55, 250, 255, 65_529, 65_535]
+
+
+@pytest.mark.parametrize(
+    "size",
+    [32, *LAST_BYTES, *(size + 1 for size in LAST_BYTES), MOST_BYTES, MOST_BYTES + 1, MOST_BYTES + 32],
+)
 def test_a_transaction_fills_its_zone_of_memory_and_no_more(chain, simulator, size):
     value = bytes(size)
     harness = Deployed(chain, "test/TransactionHarness").address

@@ -220,6 +220,10 @@ FORGED = {
     "a type as a string": b"\x81\x82" + GENUINE.encode()[1:],
     "a byte behind it": GENUINE.encode() + b"\0",
     "a byte too few": GENUINE.encode()[:-1],
+    "a list that ends before its items": GENUINE.encode()[:3] + bytes([GENUINE.encode()[3] - 1]) + GENUINE.encode()[4:],
+    "a status of zero in two bytes": _raw(b"\x81\x80", *_ITEMS[1:]),
+    "a status whose second byte would be the gas": _raw(b"\x81\x80", *_ITEMS[2:]),
+    "a status of no byte with a long prefix": _raw(b"\xb8\0", *_ITEMS[1:]),
     "a list's longer prefix": b"\2\xfa\0" + GENUINE.encode()[2:],
     "a string": tries.encode(GENUINE.encode()),
     "status 2": _receipt(2, 5, _BLOOM, []),
@@ -373,7 +377,7 @@ NODES: dict[str, tuple[int, list[bytes]]] = {
                 "820001",
                 "8200ff",
             ),
-            *("8280", "82010000", "83010000", "05" * 33, "05" * 128),
+            *("8280", "82010000", "83010000", "05" * 33, "05" * 128, "820000", "830000", "00820100"),
         )
     },
     **{
@@ -438,6 +442,7 @@ def test_nodes_that_no_trie_of_receipts_has_are_refused(refused, name):
     ("index", "nodes"),
     [
         *((index, [_leaf(key)]) for index, key in ((0, "8180"), (0, "820100"), (128, "80"), (256, "7f"), (1, "80"))),
+        *((index, [_leaf(key)]) for index, key in ((0, "01"), (0, "81ff"), (0, "82ffff"), (0xFFFF, "80"))),
         (300, _above(tries.extension("02", _THERE), "82")),
         (5, [tries.branch({8: _THERE, 7: _THERE})]),
     ],

@@ -164,6 +164,7 @@ def test_an_anvil_shows_accounts_and_slots(chain, refused):
         pytest.param("c28180", True, id="its root"),
         *(pytest.param(each, False, id=each) for each in ("", "80", "c180", "c3818080", "c4c28180", "c28181", "f800")),
         *(pytest.param(each, False, id=each) for each in ("c0c0", "c2c180", "c482818080", "c28080", "c100", "81c0")),
+        *(pytest.param(each, False, id=each) for each in ("c3828000", "c3828001", "c3830080", "c180c0")),
     ],
 )
 def test_an_empty_trie_has_two_proofs(refused, name, proof, is_taken):
@@ -203,6 +204,15 @@ def test_an_array_whose_encoding_leads_out_of_the_calldata_is_refused(simulator,
     assert {(outcome.succeeded, outcome.data) for outcome in outcomes[1:]} == {(False, REFUSAL)}
 
 
+def test_a_last_node_that_ends_behind_the_calldata_is_refused(simulator, user):
+    """Behind the calldata are zeros, as at the end of this node."""
+    leaf = tries.leaf(keccak(SLOT), tries.encode(2**248))
+    data = ArrayWalk(SLOT, keccak(leaf), [leaf]).calldata
+    end = data.index(leaf) + len(leaf)
+    outcomes = simulator.run([Call(user.address, data[: end - cut]) for cut in (0, 1, 2, 31)])
+    assert [outcome.data for outcome in outcomes] == [(2**248).to_bytes(32), *[REFUSAL] * 3]
+
+
 def test_a_node_before_its_array_is_refused(simulator, user):
     """Its offset would be negative."""
     leaf = tries.leaf(keccak(SLOT), tries.encode(7))
@@ -231,6 +241,24 @@ def test_accounts_and_values_of_any_key_are_told_from_absent_ones(user):
     for form, proof in [("bytes", tries.encode([leaf])), ("bytes[]", [leaf])]:
         for name, shown in [(present, (True, b"\1\2\3")), (absent, (False, b""))]:
             assert user.call(f"value(bytes32,bytes32,{form})", keccak(name), keccak(leaf), proof) == shown
+
+
+def test_a_leaf_of_any_value_may_have_as_many_bytes_as_a_full_branch(user):
+    value = b"\7" * 492
+    leaf = tries.leaf(keccak(SLOT), value)
+    assert len(leaf) == 3 + 16 * 33 + 1
+    for form, proof in [("bytes", tries.encode([leaf])), ("bytes[]", [leaf])]:
+        assert user.call(f"value(bytes32,bytes32,{form})", keccak(SLOT), keccak(leaf), proof) == (True, value)
+        assert user.call(f"value(bytes32,bytes32,{form})", keccak(ADDRESS), keccak(leaf), proof) == (False, b"")
+
+
+@pytest.mark.parametrize("value", [b"", [], [b"\7"]], ids=["nothing", "an empty list", "a list"])
+def test_a_leaf_without_a_string_shows_no_key_and_none_absent(user, value):
+    leaf = tries.encode([tries.hex_prefix(DIGITS, leaf=True), value])
+    for form, proof in [("bytes", tries.encode([leaf])), ("bytes[]", [leaf])]:
+        for key in (keccak(SLOT), keccak(ADDRESS)):
+            refusal = user.refusal(f"value(bytes32,bytes32,{form})", key, keccak(leaf), proof)
+            assert refusal == ("InvalidProof",)
 
 
 # --- Proofs that no trie has ------------------------------------------------------------------------------------------
@@ -273,8 +301,55 @@ def test_a_list_in_a_node_beside_the_path_is_rlp_all_through(refused):
     assert all(refused(walk(bytes(32), keccak(node), [node])))
 
 
+def test_a_full_branch_has_no_eighteenth_item(refused):
+    leaf = tries.leaf_below(keccak(SLOT), 1, b"\x07")
+    there = dict.fromkeys(range(16), tries.hash_reference(b"\x01" * 32))
+    full = tries.branch(there | {int(DIGITS[0], 16): tries.hash_reference(keccak(leaf))})
+    longer = tries.listed(full[3:] + b"\x80")
+    assert refused(walk(SLOT, keccak(full), [full, leaf])) == [""]
+    assert all(refused(walk(SLOT, keccak(longer), [longer, leaf])))
+
+
+def test_a_node_of_a_proof_is_a_string(refused):
+    genuine = near_walk(NEAR_SLOTS[0], 5)
+    nodes = [bytes(node) for node in rlp.decode(genuine.proof)]
+    for place in range(len(nodes)):
+        items = [tries.listed(node) if place == at else tries.encode(node) for at, node in enumerate(nodes)]
+        assert all(refused(Walk(genuine.name, genuine.root, tries.listed(b"".join(items)))))
+
+
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_a_path_is_a_string(refused, is_leaf):
+    leaf = tries.leaf_below(keccak(SLOT), 3, b"\x07")
+    path = tries.hex_prefix(DIGITS if is_leaf else DIGITS[:3], leaf=is_leaf)
+    node = tries.listed(tries.listed(path) + (b"\7" if is_leaf else tries.hash_reference(keccak(leaf))))
+    assert all(refused(walk(SLOT, keccak(node), [node] if is_leaf else [node, leaf])))
+
+
+def test_a_list_that_ends_before_its_items_is_refused(refused):
+    leaf = tries.leaf(keccak(SLOT), b"\x07")
+    early = bytes([leaf[0] - 1]) + leaf[1:]
+    proof = tries.encode([leaf])
+    assert all(
+        refused(
+            walk(SLOT, keccak(early), [early]),
+            Walk(SLOT, keccak(leaf), bytes([proof[0] - 1]) + proof[1:]),
+        )
+    )
+
+
 def test_malformed_accounts_are_refused(refused):
-    for value in [*MALFORMED_ACCOUNTS, tries.encode([1] * 3), tries.encode([b"", b"", *[bytes(32)] * 3])]:
+    account, hashes = tries.account(), (tries.EMPTY_ROOT, tries.EMPTY_CODE_HASH)
+    long = [
+        tries.encode([b"", b"", *each]) for each in ((hashes[0] + b"\1", hashes[1]), (hashes[0], hashes[1] + b"\1"))
+    ]
+    lists = [
+        tries.listed(b"\x80\x80" + tries.listed(hashes[0]) + tries.encode(hashes[1])),
+        tries.listed(b"\x80\x80" + tries.encode(hashes[0]) + tries.listed(hashes[1])),
+    ]
+    early = account[:1] + bytes([account[1] - 1]) + account[2:]
+    others = [tries.encode([1] * 3), tries.encode([b"", b"", *[bytes(32)] * 3]), *long, *lists, early, account[:-1]]
+    for value in [*MALFORMED_ACCOUNTS, *others]:
         root, nodes = chained([tries.hex_prefix(keccak(ADDRESS).hex(), leaf=True), value])
         assert all(refused(*(walk(address, root, nodes) for address in (ADDRESS, b"\1" * 20))))
 
