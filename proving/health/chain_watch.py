@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import zip_longest
@@ -518,8 +518,9 @@ def _of_nonces(
 ) -> Iterator[Problem]:
     """Set each signer's nonce: the lowest that a current node tells, or a proven one. One lie hides or makes no thief.
 
-    It stays None where no node is current, or an earlier nonce is higher and no node proves it. Yield a problem if
-    nodes differ about a recent block, and no node proves the signer's account.
+    If one node alone tells a higher nonce for an earlier block, and none proves it, it counts, but isn't sure. The nonce
+    stays None where no node is current. If nodes differ about a recent block, and no node proves the signer's account,
+    it stays None too, and this yields a problem.
     """
     number = max(1, head.number - KEPT_BELOW)
     asked = [ask for signer in nonces for ask in (questions.nonce(signer), questions.nonce(signer, number))]
@@ -530,17 +531,22 @@ def _of_nonces(
         if not numbers:
             continue
         earlier = {host: of_block for host, (_, of_block) in told.items() if isinstance(of_block, int)}
-        lowest: int | None = min(numbers)
-        if max(earlier.values(), default=0) > min(numbers):
-            account = rpc.proven_account(address, number)
-            lowest = max(min(numbers), account.nonce) if account else None
-        if lowest is not None:
-            nonces[address] = foreign_nonces.examine(rpc, address, head, lowest, is_compared=len(numbers) > 1)
-        elif len({*earlier.values()}) > 1:
-            answers = ", and ".join(f"{host} says {of_block}" for host, of_block in earlier.items())
-            yield Problem(
-                "node_doubtful",
-                f"The nodes of {chain.label} differ about the next nonce of {address} at block {number}: {answers}. "
-                "If the highest is right, the key may be stolen, or another program has it. Compare with a third node.",
-                subject(chain.id, signer=address),
-            )
+        lowest, is_compared, is_doubtful = min(numbers), len(numbers) > 1, False
+        if max(earlier.values(), default=0) > lowest:
+            if account := rpc.proven_account(address, number):
+                lowest = max(lowest, account.nonce)
+            elif len({*earlier.values()}) > 1:
+                answers = ", and ".join(f"{host} says {of_block}" for host, of_block in earlier.items())
+                yield Problem(
+                    "node_doubtful",
+                    f"The nodes of {chain.label} differ about the next nonce of {address} at block {number}: "
+                    f"{answers}. If the highest is right, the key may be stolen, or another program has it. Compare "
+                    "with a third node.",
+                    subject(chain.id, signer=address),
+                )
+                continue
+            else:
+                # A node that hides a thief, or lags, may deny the block.
+                lowest, is_compared, is_doubtful = max(earlier.values()), True, len(earlier) == 1
+        seen = foreign_nonces.examine(rpc, address, head, lowest, is_compared=is_compared)
+        nonces[address] = replace(seen, is_sure=seen.is_sure and not is_doubtful)

@@ -518,6 +518,29 @@ def test_one_of_two_nodes_that_tells_the_nonce_of_before_hides_no_thief(observed
         assert told() == []
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_one_of_two_nodes_that_also_denies_the_block_of_a_theft_leaves_a_suspicion(observed, settings, is_first):
+    before = chain_state.signer_nonce(observed)
+
+    def hidden(question: Any, reply: Any) -> Any:
+        params = question["params"]
+        if is_of_nonce(question) and params[1] != "latest":
+            return [error(question, *geth_answers.REFUSALS["a block number to come"])]
+        if is_of_nonce(question):
+            return [reply | {"result": hex(before)}]
+        is_denied = question["method"] == "eth_getBlockByNumber" and params[0].startswith("0x")
+        return [result(question, None) if is_denied else reply]
+
+    with beside_a_liar(observed, settings, hidden, is_first=is_first):
+        be_of_value(observed, settings)
+        steal(observed)
+        observed.mine(6)
+        (sentence,) = told()
+        assert "seems to have used 3 nonces for" in sentence
+        assert CODE not in Client().get("/healthz").json()["critical"]
+
+
 def doubts() -> list[str]:
     """Let a worker observe the chain, which must tell no thief. Return the sentences about doubtful nodes."""
     assert told() == []
