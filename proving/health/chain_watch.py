@@ -518,7 +518,7 @@ def _of_nonces(
 ) -> Iterator[Problem]:
     """Set each signer's nonce: the lowest that a current node tells, or a proven one. One lie hides or makes no thief.
 
-    If one node alone tells a higher nonce for an earlier block, and none proves it, it counts, but isn't sure. The nonce
+    A higher nonce of an earlier block that one node alone tells, without a proof, counts, but isn't sure. The nonce
     stays None where no node is current. If nodes differ about a recent block, and no node proves the signer's account,
     it stays None too, and this yields a problem.
     """
