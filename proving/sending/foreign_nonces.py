@@ -26,8 +26,13 @@ logger = logging.getLogger(__name__)
 
 # Every node keeps the states of so many blocks, also while a few more come.
 _KEPT_STATES = 120
-# Maximum waiting transactions for whose nonces blocks are searched at a time. Each takes about ten requests.
+# Maximum waiting transactions whose receipts an observation requests. Those of the lowest nonces are first, and leave
+# once they are mined or displaced.
 _MOST_EXAMINED = 8
+# Maximum waiting transactions among them for whose nonces it searches blocks. Each takes about five exchanges.
+_MOST_SEARCHED = 2
+# Maximum steps of a search in one exchange: two exchanges find one of `_KEPT_STATES` blocks.
+_STEPS = 12
 
 
 @dataclass(frozen=True)
@@ -53,14 +58,14 @@ def examine(rpc: RpcClient, address: str, head: Header, nonce: int, *, is_compar
     if row and row.accounted_nonce is not None:
         pending = row.transactions.filter(state=TransactionState.PENDING, nonce__gte=row.accounted_nonce)
         waiting = pending.filter(nonce__lt=nonce).order_by("nonce").defer("data").prefetch_related("versions")
-        unseen = _without_receipts(rpc, waiting)
+        unseen = _without_receipts(rpc, waiting[:_MOST_EXAMINED])
         if not unseen and not count(row, nonce):
             return NextNonce(nonce, is_sure=is_compared)
     is_proven = False
     if not is_compared and (proven := _proven(rpc, address, [head])):
         nonce, is_proven = proven[0].nonce, True
     taken: set[int] = set()
-    for tx in [tx for tx in unseen if tx.nonce < nonce][:_MOST_EXAMINED]:
+    for tx in [tx for tx in unseen if tx.nonce < nonce][:_MOST_SEARCHED]:
         is_ours = is_in_block(rpc, tx, head, by_proof=is_proven)
         if is_ours:
             break  # The nodes lack receipts, also those of later nonces.
@@ -77,10 +82,10 @@ def is_in_block(rpc: RpcClient, tx: Transaction, head: Header, *, by_proof: bool
     """
     address, blocks = tx.signer.address, range(max(0, head.number - _KEPT_STATES), head.number)
     with suppress(ChainError):
-        place = bisect_right(blocks, tx.nonce, key=lambda number: rpc.nonce(address, number))
-        if not tx.hashes or not 0 < place < len(blocks):
+        number = _using(rpc, address, tx.nonce, blocks) if tx.hashes else None
+        if number is None:
             return None
-        before, using = rpc.known_headers(blocks[place - 1 : place + 1])
+        before, using = rpc.known_headers([number - 1, number])
         if by_proof:
             proven = _proven(rpc, address, [before, using])
             if not proven or not proven[0].nonce <= tx.nonce < proven[1].nonce:
@@ -88,6 +93,18 @@ def is_in_block(rpc: RpcClient, tx: Transaction, head: Header, *, by_proof: bool
         hashes = set(map(keccak, block_transactions.of_block(rpc, using)))
         return not hashes.isdisjoint(map(HexBytes, tx.hashes))
     return None
+
+
+def _using(rpc: RpcClient, address: str, nonce: int, blocks: range) -> int | None:
+    """Return the block that has used a nonce. None: it isn't known, or none of these blocks after the first has."""
+    step = -(-len(blocks) // _STEPS)
+    numbers = sorted({*blocks[::step], *blocks[-1:]})
+    nonces = rpc.answers([questions.nonce(address, number) for number in numbers])
+    place = bisect_right(nonces, nonce)
+    if not 0 < place < len(numbers):
+        return None
+    using = numbers[place]
+    return using if step == 1 else _using(rpc, address, nonce, range(numbers[place - 1], using + 1))
 
 
 def _without_receipts(rpc: RpcClient, transactions: Iterable[Transaction]) -> list[Transaction]:

@@ -21,7 +21,7 @@ from proving.models import ChainWatch, ProblemReport, Signer, Transaction, Trans
 from queries.models import Batch, BatchStatus
 from tests import metrics, users
 from tests.chains import geth_answers
-from tests.chains.lying_node import Raw, between, error, is_chain_id, lying_node, result
+from tests.chains.lying_node import Raw, ask, between, error, is_chain_id, lying_node, result
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import is_done, until
 from tests.proving import chain_state, money, transactions
@@ -345,6 +345,41 @@ def test_a_reserved_nonce_that_was_taken_is_suspected_without_proof_and_second_n
         reconfigure(settings, f'"{observed.url}"', ", ".join(f'"{each}"' for each in [url, other][:nodes]))
         (sentence,) = told()
     assert words in sentence
+
+
+@pytest.mark.long
+def test_an_observation_takes_few_requests_however_many_transactions_wait(observed, settings):
+    observed.rpc("evm_setAutomine", False)
+    ours = money.pending(submit(users.a_key(), request(users.ALICE, block=observed.head())))
+    (version,) = ours.versions.all()
+    observed.rpc("anvil_dropTransaction", version.hash)
+    observed.mine(150)
+    first, head, asked, exchanges = ours.nonce, observed.head(), Counter[str](), Counter[str]()
+
+    def all_used(question: Any, reply: Any) -> list[Any]:
+        asked[question["method"]] += 1
+        if is_of_nonce(question):
+            block = question["params"][1]
+            above = head if block == "latest" else int(block, 16)
+            return [reply | {"result": hex(first + max(0, min(30, 2 * (above - head + 40))))}]
+        return unproven(question, reply)
+
+    def counted(body: Any) -> Any:
+        exchanges.update({question["method"] for question in (body if isinstance(body, list) else [body])})
+        return ask(url, body)
+
+    for waiting in range(1, 30):
+        ours.pk, ours.nonce = None, first + waiting
+        ours.save(force_insert=True)
+        version.pk, version.transaction, version.hash = None, ours, f"0x{waiting:064x}"
+        version.save(force_insert=True)
+    with between(observed.url, all_used) as url, lying_node(counted) as counting:
+        reconfigure(settings, observed.url, counting)
+        with pytest.raises(CommandError, match=CODE):
+            call_command("check_chains", stdout=StringIO())
+    assert asked["eth_getTransactionReceipt"] <= 8
+    assert exchanges["eth_getTransactionCount"] <= 5
+    assert exchanges["eth_getBlockByNumber"] <= 12
 
 
 @pytest.mark.long
