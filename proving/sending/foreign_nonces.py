@@ -4,10 +4,11 @@ The chain has used their nonces, and no stored transaction has.
 """
 
 import logging
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 from django.db import DatabaseError
 from django.utils import timezone
@@ -15,6 +16,7 @@ from eth_utils.crypto import keccak
 from hexbytes import HexBytes
 
 from chains.nodes import block_transactions, questions
+from chains.nodes.chain_nodes import Question
 from chains.nodes.node_errors import ChainError
 from chains.nodes.questions import ProofRequest, VerifiedAccountProof
 from chains.nodes.rpc import RpcClient
@@ -41,9 +43,9 @@ class NextNonce:
 
     number: int
     is_sure: bool
-    """True if several nodes report it, or one proves it."""
+    """True if several nodes report it, or one proves it. False if only doubtful ones of `taken` show others' use."""
     taken: frozenset[int] = frozenset()
-    """Nonces below it that waiting transactions have, and that others have used. They are as sure as it."""
+    """Nonces below it that waiting transactions have, and that others have used."""
 
 
 def examine(rpc: RpcClient, address: str, head: Header, nonce: int, *, is_compared: bool) -> NextNonce:
@@ -64,53 +66,96 @@ def examine(rpc: RpcClient, address: str, head: Header, nonce: int, *, is_compar
     is_proven = False
     if not is_compared and (proven := _proven(rpc, address, [head])):
         nonce, is_proven = proven[0].nonce, True
-    taken: set[int] = set()
+    sure, doubtful = set[int](), set[int]()
     for tx in [tx for tx in unseen if tx.nonce < nonce][:_MOST_SEARCHED]:
-        is_ours = is_in_block(rpc, tx, head, by_proof=is_proven)
+        is_ours, is_known = is_in_block(rpc, tx, head)
         if is_ours:
             break  # The nodes lack receipts, also those of later nonces.
-        if is_ours is False or (row and row.foreign_count):
-            taken.add(tx.nonce)
-    return NextNonce(nonce, is_compared or is_proven, frozenset(taken))
+        if is_ours is False and is_known:
+            sure.add(tx.nonce)
+        # An earlier finding stays while no node shows the block.
+        elif is_ours is False or (row and count(row, nonce, {tx.nonce, *sure, *doubtful}) <= row.foreign_count):
+            doubtful.add(tx.nonce)
+    is_sure = is_compared or is_proven
+    if row and doubtful:
+        is_sure = is_sure and count(row, nonce, sure) > 0
+    return NextNonce(nonce, is_sure, frozenset(sure | doubtful))
 
 
-def is_in_block(rpc: RpcClient, tx: Transaction, head: Header, *, by_proof: bool = False) -> bool | None:
-    """Return whether the block that has used a transaction's nonce holds one of its versions.
+def is_in_block(rpc: RpcClient, tx: Transaction, head: Header) -> tuple[bool | None, bool]:
+    """Return whether the block that has used a transaction's nonce holds one of its versions, and if that is sure.
 
     A node may lack receipts, but it can't hide a transaction of a block, because all of them make a root in its header.
-    None: it isn't known, the head alone has used the nonce, or no node proves that it was this block (`by_proof`).
+    It may lie about the nonces, or invent a block. So it is sure only if nodes agree about the block, and a proof or
+    several nodes show that it has used the nonce. None: it isn't known, or the head alone has used the nonce.
     """
-    address, blocks = tx.signer.address, range(max(0, head.number - _KEPT_STATES), head.number)
+    found = set[tuple[bool, bool]]()
     with suppress(ChainError):
-        number = _using(rpc, address, tx.nonce, blocks) if tx.hashes else None
-        if number is None:
-            return None
-        before, using = rpc.known_headers([number - 1, number])
-        if by_proof:
-            proven = _proven(rpc, address, [before, using])
-            if not proven or not proven[0].nonce <= tx.nonce < proven[1].nonce:
-                return None
-        hashes = set(map(keccak, block_transactions.of_block(rpc, using)))
-        return not hashes.isdisjoint(map(HexBytes, tx.hashes))
-    return None
+        blocks = range(max(0, head.number - _KEPT_STATES), head.number)
+        for number in _using(rpc, tx.signer.address, tx.nonce, blocks) if tx.hashes and blocks else ():
+            found |= _in_block(rpc, tx, number)
+    return next((verdict for verdict in _BY_WEIGHT if verdict in found), (None, False))
 
 
-def _using(rpc: RpcClient, address: str, nonce: int, blocks: range) -> int | None:
-    """Return the block that has used a nonce. None: it isn't known, or none of these blocks after the first has."""
+# A doubtful block that holds the transaction is no reason to hide what another block shows.
+_BY_WEIGHT = [(True, True), (False, True), (False, False), (True, False)]
+
+
+def _using(rpc: RpcClient, address: str, nonce: int, blocks: range) -> set[int]:
+    """Return the blocks of which a node says that they have used a nonce, without the first of these blocks."""
     step = -(-len(blocks) // _STEPS)
     numbers = sorted({*blocks[::step], *blocks[-1:]})
-    nonces = rpc.answers([questions.nonce(address, number) for number in numbers])
-    place = bisect_right(nonces, nonce)
-    if not 0 < place < len(numbers):
-        return None
-    using = numbers[place]
-    return using if step == 1 else _using(rpc, address, nonce, range(numbers[place - 1], using + 1))
+    found = set[tuple[int, int]]()
+    for nonces in _of_nodes(rpc, [questions.nonce(address, number) for number in numbers]):
+        for (before, earlier), (using, later) in pairwise(zip(numbers, nonces, strict=True)):
+            if _uses(nonce, earlier, later):
+                found.add((before, using))
+                break
+    if step == 1:
+        return {using for _, using in found}
+    return {using for ends in found for using in _using(rpc, address, nonce, range(ends[0], ends[1] + 1))}
+
+
+def _in_block(rpc: RpcClient, tx: Transaction, number: int) -> set[tuple[bool, bool]]:
+    """Return whether a block holds a version of a transaction whose nonce it has used, and if that is sure.
+
+    There is one answer for each block of this number that a node has. A block that hasn't used the nonce has none.
+    """
+    address, numbers = tx.signer.address, (number - 1, number)
+    asked: list[Question[Any]] = [questions.header(each) for each in numbers]
+    nodes = _of_nodes(rpc, asked + [questions.nonce(address, each) for each in numbers])
+    blocks: dict[tuple[Header, Header], list[bool]] = {}
+    for before, using, earlier, later in nodes:
+        if isinstance(before, Header) and isinstance(using, Header):
+            blocks.setdefault((before, using), []).append(_uses(tx.nonce, earlier, later))
+    found = set[tuple[bool, bool]]()
+    for (before, using), says in blocks.items():
+        is_shared = len(blocks) == 1 and len(says) >= min(2, len(nodes))
+        # Nodes have no transactions of a block that another node has invented.
+        with suppress(ChainError):
+            proven = _proven(rpc, address, [before, using])
+            if any(says) if not proven else proven[0].nonce <= tx.nonce < proven[1].nonce:
+                hashes = set(map(keccak, block_transactions.of_block(rpc, using)))
+                is_ours = not hashes.isdisjoint(map(HexBytes, tx.hashes))
+                is_agreed = len(says) > 1 and all(says)
+                found.add((is_ours, is_shared and (is_ours or bool(proven) or is_agreed)))
+    return found
+
+
+def _uses(nonce: int, earlier: int | ChainError, later: int | ChainError) -> bool:
+    """Return whether the answers about the next nonce before and after say that this one was used in between."""
+    return isinstance(earlier, int) and isinstance(later, int) and earlier <= nonce < later
+
+
+def _of_nodes(rpc: RpcClient, asked: Sequence[Question[Any]]) -> list[list[Any]]:
+    """Return the answers of each node that isn't down."""
+    return list(rpc.ask_each(asked).values()) or [rpc.ask(asked)]
 
 
 def _without_receipts(rpc: RpcClient, transactions: Iterable[Transaction]) -> list[Transaction]:
     """Return the transactions of whose versions no node has a receipt."""
     asked = [questions.receipt(HexBytes(tx_hash)) for tx in transactions for tx_hash in tx.hashes]
-    told = (rpc.ask_each(asked).values() or [rpc.ask(asked)]) if asked else ()
+    told = _of_nodes(rpc, asked) if asked else ()
     mined = {answer.tx_hash for of_node in told for answer in of_node if isinstance(answer, questions.Receipt)}
     return [tx for tx in transactions if mined.isdisjoint(map(HexBytes, tx.hashes))]
 

@@ -323,7 +323,7 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, receipts: "_Receipts", heads:
     # Receipts are requested again, because the earlier ones may be older than the final block. An error may hide one.
     if any(rpc.ask(_questions_of([tx]))):
         return False
-    receipts.are_hidden = foreign_nonces.is_in_block(rpc, tx, heads.latest) is True
+    receipts.are_hidden = foreign_nonces.is_in_block(rpc, tx, heads.latest)[0] is True
     return not receipts.are_hidden
 
 

@@ -348,6 +348,57 @@ def test_a_reserved_nonce_that_was_taken_is_suspected_without_proof_and_second_n
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+@pytest.mark.parametrize(
+    ("proves", "words"), [(True, "has used 1 nonce for"), (False, "seems to have used 1 nonce for")]
+)
+def test_one_of_two_nodes_that_lies_about_old_blocks_hides_no_reserved_nonce(
+    observed, settings, is_first, proves, words
+):
+    _, ours = robbed_of_a_reserved_nonce(observed)
+    observed.mine(2)
+
+    def unused(question: Any, reply: Any) -> list[Any]:
+        is_old = is_of_nonce(question) and question["params"][1].startswith("0x")
+        reply = reply | {"result": hex(ours.nonce)} if is_old else reply
+        return [reply] if proves else unproven(question, reply)
+
+    def honest(question: Any, reply: Any) -> list[Any]:
+        return [reply] if proves else unproven(question, reply)
+
+    with between(observed.url, unused) as liar, between(observed.url, honest) as other:
+        urls = [liar, other] if is_first else [other, liar]
+        reconfigure(settings, f'"{observed.url}"', f'"{urls[0]}", "{urls[1]}"')
+        (sentence,) = told()
+    assert words in sentence
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("proves", [True, False])
+def test_one_node_that_names_a_wrong_block_makes_no_thief_where_the_other_lacks_receipts(observed, settings, proves):
+    observed.rpc("evm_setAutomine", False)
+    ours = money.pending(submit(users.a_key(), request(users.ALICE, block=observed.head())))
+    be_of_value(observed, settings)
+    using = observed.head()
+    observed.mine(5)
+
+    def lags(question: Any, reply: Any) -> list[Any]:
+        if question["method"] in {"eth_getTransactionReceipt", "eth_getTransactionByHash"}:
+            return [result(question, None)]
+        return [reply] if proves else unproven(question, reply)
+
+    def misleads(question: Any, reply: Any) -> list[Any]:
+        block = question["params"][1] if is_of_nonce(question) else ""
+        if block.startswith("0x"):
+            return [reply | {"result": hex(ours.nonce + (int(block, 16) >= using - 2))}]
+        return lags(question, reply)
+
+    with between(observed.url, misleads) as liar, between(observed.url, lags) as other:
+        reconfigure(settings, f'"{observed.url}"', f'"{liar}", "{other}"')
+        assert told() == []
+
+
+@pytest.mark.long
 def test_an_observation_takes_few_requests_however_many_transactions_wait(observed, settings):
     observed.rpc("evm_setAutomine", False)
     ours = money.pending(submit(users.a_key(), request(users.ALICE, block=observed.head())))
@@ -378,7 +429,7 @@ def test_an_observation_takes_few_requests_however_many_transactions_wait(observ
         with pytest.raises(CommandError, match=CODE):
             call_command("check_chains", stdout=StringIO())
     assert asked["eth_getTransactionReceipt"] <= 8
-    assert exchanges["eth_getTransactionCount"] <= 5
+    assert exchanges["eth_getTransactionCount"] <= 7
     assert exchanges["eth_getBlockByNumber"] <= 12
 
 
