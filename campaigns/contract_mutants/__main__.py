@@ -81,6 +81,14 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "OpStackGamesBlockHashSource": (pytest(ROLLUPS, "tests/contracts/chain/test_op_stack_games_block_hash_source.py"),),
     "OpStackBlockHashSource": (pytest("tests/contracts/no_database/test_op_stack_block_hash_source.py"),),
     "Multicall": (pytest("tests/contracts/chain/test_multicall.py"),),
+    "test/PackageUser": (
+        pytest(
+            *(
+                f"tests/contracts/chain/test_{each}.py"
+                for each in ("headers", "trie_walk", "slot_values", "receipt_walk", "receipt_types")
+            ),
+        ),
+    ),
 }
 
 

@@ -14,6 +14,9 @@ from contracts.build import CODE, LIBRARY, ROOT_DIR, SETTINGS, artifact_name, co
 # The result of `contracts.build.code_of` for each contract that a mutant may change, by the artifact's name.
 Code = Mapping[str, Mapping[str, Any]]
 
+# This contract calls all functions of the package's libraries. Others call a part.
+_PACKAGE_USER = "test/PackageUser.sol"
+
 # Mutants in one run of the compiler, because starting it takes seconds.
 _BATCH = 6
 
@@ -57,7 +60,8 @@ class Compiler:
     ) -> dict[Mutant, Code | None]:
         """Return the code of all contracts in the folder that a mutant may change.
 
-        The library's contracts count as in `src`. None if the mutant doesn't compile; empty if it changes no contract.
+        The library's contracts and `PackageUser` count as in `src`. None if the mutant doesn't compile; empty if it
+        changes no contract.
 
         `tell` is called with the number of newly compiled mutants.
         """
@@ -88,7 +92,7 @@ class Compiler:
         return self.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
 
     def _dependents(self, mutant: Mutant, folder: str) -> list[str]:
-        folders = ("src/", LIBRARY) if folder == "src" else (f"{folder}/",)
+        folders = ("src/", LIBRARY, _PACKAGE_USER) if folder == "src" else (f"{folder}/",)
         return [
             path
             for path, declarations in self._reached.items()
