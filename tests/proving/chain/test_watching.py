@@ -907,6 +907,38 @@ def test_transactions_of_a_key_before_its_first_start_are_not_reported(chain, db
     assert "has used 1 nonce for" in sentence
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("is_resumed", [False, True], ids=["first start", "resume"])
+@pytest.mark.parametrize(
+    ("proves", "words"), [(True, "has used 1 nonce for"), (False, "seems to have used 1 nonce for")]
+)
+def test_an_only_node_that_once_told_a_nonce_too_high_hides_no_later_thief(
+    chain, db, settings, tmp_path, is_resumed, proves, words
+):
+    is_lying = True
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_newest = question["params"][1:] == ["latest"] and is_of_nonce(question)
+        if is_lying and is_newest:
+            return [reply | {"result": hex(int(reply["result"], 16) + 10**6)}]
+        return [reply] if proves and not is_lying else unproven(question, reply)
+
+    with between(chain.url, change) as url:
+        settings.CHAINS_FILE = chains_toml(tmp_path, url)
+        if is_resumed:
+            is_lying = False
+            assert told() == []
+            is_lying = True
+            assert len(told()) == 1
+            call_command("resume", "31337", "--signer", users.SIGNER, stdout=StringIO())
+        assert told() == []
+        is_lying = False
+        assert told() == []
+        steal(chain, 1)
+        (sentence,) = told()
+    assert words in sentence
+
+
 def test_a_node_that_is_behind_at_the_first_start_makes_no_thief(chain, db, settings, tmp_path, monkeypatch):
     steal(chain)
     with between(chain.url, fewer) as url:
