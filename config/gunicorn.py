@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -100,11 +101,11 @@ logconfig_dict = {
 def on_starting(_: Any) -> None:
     """Report a fault of a setting, chains.toml or the schema once, before every process would."""
     _check_apart()
-    for folder in Path(_MEMORY).glob(f"{_METRICS}.*.*"):
+    for folder in Path(_MEMORY).glob(f"{_METRICS}.*"):
+        made = re.fullmatch(rf"{_METRICS}\.(\d+)\.\w+", folder.name)
         # Another server that starts may remove the folder first.
         with suppress(FileNotFoundError):
-            _, supervisor, _ = folder.name.split(".")
-            if folder.lstat().st_uid == os.getuid() and not Path("/proc", supervisor).exists():
+            if made and folder.lstat().st_uid == os.getuid() and not Path("/proc", made[1]).exists():
                 shutil.rmtree(folder, ignore_errors=True)
     _make_metrics_folder()
 

@@ -129,19 +129,22 @@ def standstills() -> Iterator[Problem]:
 def _silent_nodes(running: Iterable[WorkerHeartbeat]) -> Iterator[Problem]:
     """Yield a problem for each method that workers found unanswered at least twice. One time-out is an accident.
 
-    If no node of a chain answers a method for long, the chain can't be used.
+    If no node of a chain answers a method of one worker for long, the chain can't be used. A request that hangs may
+    have come to several workers.
     """
     configured = {chain.id: chain for chain in get_chains().chains}
     times: Counter[tuple[Chain, str, str]] = Counter()
+    of_one: Counter[tuple[Chain, str, str]] = Counter()
     words: dict[tuple[Chain, str, str], str] = {}
     for each in itertools.chain.from_iterable(worker.unanswered for worker in running):
         if (chain := configured.get(each["chain"])) and each["host"] in chain.hosts:
             key = chain, each["host"], each["method"]
             times[key] += each["times"]
+            of_one[key] = max(of_one[key], each["times"])
             words[key] = each["words"]
     for (chain, host, method), count in sorted(times.items(), key=lambda item: item[0][1:]):
         told = f"{method}: {words[chain, host, method]} from"
-        if any(times[chain, other, method] < _SILENT_FOR_LONG for other in chain.hosts):
+        if any(of_one[chain, other, method] < _SILENT_FOR_LONG for other in chain.hosts):
             if count > 1:
                 about = subject(chain.id, node=host, method=method)
                 yield Problem("node_fails", f"{told} {host}, a node of {chain.label}.", about)

@@ -19,7 +19,7 @@ from functools import partial
 from hashlib import sha256
 
 from django.conf import settings
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
@@ -46,6 +46,8 @@ _WITH_CAUSES = frozenset(
         *("registry_refused", "transactions_fail"),
     }
 )
+# Maximum causes of a problem that are told. A node may report new ones for ever.
+_MOST_CAUSES = 3
 # Numbers change while a cause stays. An HTTP status, and a code in parentheses, tell causes apart.
 _AMOUNT = re.compile(r"(?i)(?<![\w(-])(?<!status )(0x)?[0-9a-f]*\d[0-9a-f.,-]*")
 # First and longest pause between two attempts, in seconds.
@@ -132,6 +134,11 @@ def report(lane: HeldLane) -> None:
         lane.write(partial(_note_attempt, row, is_taken=is_taken))
 
 
+def _subject(key: str) -> str:
+    """Return a key without the cause."""
+    return re.sub(" [0-9a-f]{16}$", "", key)
+
+
 def _key(problem: Problem) -> str:
     """Return the code, the subject, and the cause if several are possible, in whatever order it names nodes."""
     key = f"{problem.code} {json.dumps(problem.values)}"
@@ -144,13 +151,22 @@ def _key(problem: Problem) -> str:
 
 def _note(problems: Mapping[str, Problem]) -> None:
     unfinished = ProblemReport.objects.filter(ended_at=None).exclude(code=findings.DATABASE_UNAVAILABLE)
-    known = set(unfinished.values_list("key", flat=True))
-    ProblemReport.objects.bulk_create(
-        ProblemReport(key=key, began_at=Now(), seen_at=Now(), **problem._asdict())
-        for key, problem in problems.items()
-        if key not in known
-    )
-    present, absent = unfinished.filter(key__in=problems), unfinished.exclude(key__in=problems)
+    rows: dict[str, list[ProblemReport]] = {}
+    for row in unfinished:
+        rows.setdefault(_subject(row.key), []).append(row)
+    known = {row.key for of_subject in rows.values() for row in of_subject}
+    for key, problem in problems.items():
+        before = rows.get(_subject(key), [])
+        if key in known or sum(row.is_told for row in before) >= _MOST_CAUSES:
+            continue
+        # The problem is as old as its first cause, unless that was told.
+        began_at = None if any(row.is_told for row in before) else min((row.began_at for row in before), default=None)
+        ProblemReport(key=key, began_at=began_at or Now(), seen_at=Now(), **problem._asdict()).save(force_insert=True)
+    # A cause that was told ends with its problem.
+    going_on = [row for key in problems for row in rows.get(_subject(key), [])]
+    unfinished.filter(pk__in=[row.pk for row in going_on if not row.is_told]).exclude(key__in=problems).delete()
+    present = unfinished.filter(Q(key__in=problems) | Q(pk__in=[row.pk for row in going_on]))
+    absent = unfinished.exclude(pk__in=present.values("pk"))
     if any(problem.code == "storage" for problem in problems.values()):
         # `findings` leaves these out then, although they may go on.
         absent = absent.exclude(code__in=findings.STORED)

@@ -360,6 +360,10 @@ def test_a_method_that_one_worker_or_several_find_unanswered_twice_is_named(sett
     now = timezone.now()
     WorkerHeartbeat.objects.create(worker="another", started_at=now, beat_at=now, unanswered=silent(1))
     assert problems() == [named]
+    # One request may have hung in both.
+    WorkerHeartbeat.objects.update(unanswered=silent(2))
+    assert (problems(), critical()) == ([named], [])
+    WorkerHeartbeat.objects.update(unanswered=silent(1))
     WorkerHeartbeat.objects.filter(worker="another").update(beat_at=now - SILENCE)
     assert codes() == []
     # No other node answers it, and it is needed.

@@ -116,7 +116,7 @@ def test_a_problem_that_is_there_for_seconds_at_a_time_is_told_once_when_it_come
     assert severity == "warning"
 
 
-def test_another_cause_of_a_problem_is_told_too_and_other_numbers_are_not(hook, settings, unreachable_chain):
+def test_another_cause_of_a_problem_is_told_too_and_other_numbers_are_not(hook, settings, chain, unreachable_chain):
     refusals = [Raw(b"quota of 100 used up", 401), Raw(b"quota of 99 used up", 401), Raw(b"", 503)]
 
     def lasts() -> None:
@@ -145,10 +145,41 @@ def test_another_cause_of_a_problem_is_told_too_and_other_numbers_are_not(hook, 
             f"{host} answered with HTTP status 503.",
         ]
         assert (causes("problem.began"), causes("problem.ended")) == (told, [])
+        # No further cause is told, and all of them end with the problem.
+        refusals[0] = Raw(b"", 502)
+        lasts()
         later(seconds=181)
         work()
-    assert (causes("problem.began"), sorted(causes("problem.ended"))) == (told, sorted(told[:2]))
+        assert (causes("problem.began"), causes("problem.ended")) == (told, [])
+    reconfigure(settings, url, chain.url)
+    for _ in range(2):
+        work()
+        later(seconds=181)
+    work()
+    assert (causes("problem.began"), sorted(causes("problem.ended"))) == (told, sorted(told))
     assert len({got.data("id") for got in hook.received}) == 3
+
+
+@pytest.mark.long
+def test_a_problem_whose_cause_changes_each_time_is_told(hook, settings, unreachable_chain):
+    """The words of a node may be other ones at each answer."""
+    deployed()
+    beat()
+    words = iter(range(10**6))
+
+    def refuse(_: object) -> Raw:
+        return Raw(
+            f"Request ID: {'abcdefgh'[next(words) % 8]}{'ijklmnop'[next(words) // 8 % 8]}yKYwNwe==".encode(), 403
+        )
+
+    with lying_node(refuse) as url:
+        reconfigure(settings, "http://127.0.0.1:1", url)
+        for _ in range(4):
+            work()
+            later()
+        work()
+    began = [got for got in hook.received if got.data("code") == "chain_unavailable"]
+    assert 1 <= len(began) <= 3
 
 
 @pytest.mark.long

@@ -72,8 +72,12 @@ def left() -> Iterator[Path]:
     """Yield a folder that is named as a running server's, which it must stay."""
     folder = Path(f"/dev/shm/batch-query-service-metrics.{os.getpid()}.running")
     folder.mkdir()
+    # Somebody else's, which must not stop the start.
+    other = Path("/dev/shm/batch-query-service-metrics.1.2.3")
+    other.mkdir()
     yield folder
     folder.rmdir()
+    other.rmdir()
 
 
 @pytest.mark.long
