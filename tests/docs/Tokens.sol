@@ -19,31 +19,6 @@ contract Votes is ERC20, EIP712, ERC20Votes {
     }
 }
 
-/// @title Locks deposits of ether, and pays out a day after its owner asked for it.
-contract Vault {
-    mapping(address owner => uint256) public deposits;
-    mapping(address owner => uint256) public leaving;
-    mapping(address owner => uint256) public leavesAt;
-
-    function deposit() external payable {
-        deposits[msg.sender] += msg.value;
-    }
-
-    function leave() external {
-        leaving[msg.sender] += deposits[msg.sender];
-        deposits[msg.sender] = 0;
-        leavesAt[msg.sender] = block.timestamp + 1 days;
-    }
-
-    function withdraw() external {
-        require(block.timestamp >= leavesAt[msg.sender], "too early");
-        uint256 amount = leaving[msg.sender];
-        leaving[msg.sender] = 0;
-        (bool paid,) = msg.sender.call{value: amount}("");
-        require(paid, "not paid");
-    }
-}
-
 /// @title An NFT. Anybody may mint.
 contract Picture is ERC721 {
     constructor() ERC721("Picture", "PIC") {}

@@ -6,8 +6,8 @@ import {InvalidProof} from "./InvalidProof.sol";
 
 /// @title Reads the RLP of a block header in calldata (Yellow Paper, 4.4.3), field by field.
 /// @notice A header is as true as its hash: compare `hash` with one that is known before a field is believed, as
-/// `ProvenFacts.requireHeader` does. After its source's window a registry vouches for no hash that wasn't proven alone. From
-/// then on, only its `headerField` facts are those of a proven block. Wrong is:
+/// `ProvenFacts.requireHeader` does. After its source's window a registry vouches only for hashes that were proven alone. For
+/// other blocks, only its `headerField` facts are those of a proven block. Wrong is:
 ///
 ///     require(Headers.stateRoot(header) == registry.stateRoot(Headers.number(header)));
 ///     uint256 time = uint256(Headers.field(header, Headers.TIMESTAMP)); // chosen by the caller

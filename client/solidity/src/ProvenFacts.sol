@@ -33,8 +33,8 @@ library ProvenFacts {
 
     /// @notice The registry doesn't know this hash as that of a block of its chain, and its source doesn't vouch for it.
     error UnknownBlockHash(uint256 blockNumber, bytes32 blockHash);
-    /// @notice The block is older than the reader's user allows. `timestamp` is the block's, in Unix seconds.
-    error BlockTooOld(uint256 chainId, uint256 blockNumber, uint256 timestamp, uint256 maxAge);
+    /// @notice The block's time, in Unix seconds, is further from the present than the reader's user allows.
+    error BlockNotRecent(uint256 chainId, uint256 blockNumber, uint256 timestamp, uint256 maxAge);
 
     /// @notice The place of a header's field, for `headerField`.
     uint8 internal constant HEADER_PARENT_HASH = 0;
@@ -179,15 +179,14 @@ library ProvenFacts {
         if (!registry.vouches(blockNumber, blockHash)) revert UnknownBlockHash(blockNumber, blockHash);
     }
 
-    /// @notice Requires that a block is young. Otherwise the caller chooses the day on which he was rich. The block's
-    /// TIMESTAMP must be a fact.
-    /// @param maxAge In seconds, by the clocks of both chains.
+    /// @notice Requires that a block is young. Otherwise the caller chooses the day on which he was rich. It doesn't suffice
+    /// for what can move within that age, such as tokens: several accounts show it one after another. The block's TIMESTAMP
+    /// must be a fact.
+    /// @param maxAge In seconds, by the clocks of both chains. A block may be as far ahead.
     function requireNotOlderThan(IFactsReader reader, uint256 chainId, uint256 blockNumber, uint256 maxAge) internal view {
         uint256 timestamp = uint256(reader.headerField(chainId, blockNumber, HEADER_TIMESTAMP));
-        // The source chain's clock may be ahead.
-        if (timestamp < block.timestamp && block.timestamp - timestamp > maxAge) {
-            revert BlockTooOld(chainId, blockNumber, timestamp, maxAge);
-        }
+        uint256 difference = timestamp < block.timestamp ? block.timestamp - timestamp : timestamp - block.timestamp;
+        if (difference > maxAge) revert BlockNotRecent(chainId, blockNumber, timestamp, maxAge);
     }
 
     // --- Transactions --------------------------------------------------------------------------------------------------

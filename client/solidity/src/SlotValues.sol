@@ -8,12 +8,13 @@ import {TrieWalk} from "./TrieWalk.sol";
 /// @title Reads several slots under one storage root from one proof, in which each node is once.
 /// @notice The values are as true as the root: take that from a fact, never from whoever brings the proof.
 library SlotValues {
-    /// @dev Nodes that were read: the hash of each, where it begins, and where it ends.
+    /// @dev Nodes that were read: the hash of each, where it begins, and where it ends, in a table by the lowest bits of the
+    /// hash.
     struct Nodes {
         uint256 cursor;
         uint256 last;
-        uint256 count;
-        uint256[] words;
+        uint256 mask;
+        uint256[] table;
     }
 
     uint256 private constant WORDS = 3;
@@ -36,7 +37,11 @@ library SlotValues {
             if (size != 0 && (size != 2 || CalldataRlp.number(nodes.cursor, 2) != 0x8180)) revert InvalidProof();
             return values;
         }
-        nodes.words = new uint256[](WORDS * _count(nodes.cursor, nodes.last));
+        // At least half of the places stay empty, so that a search ends.
+        uint256 places = 2;
+        for (uint256 count = _count(nodes.cursor, nodes.last); places < 2 * count; places *= 2) {}
+        nodes.mask = places - 1;
+        nodes.table = new uint256[](WORDS * places);
         for (uint256 index = 0; index < slots.length; ++index) {
             values[index] = _value(nodes, root, uint256(keccak256(abi.encode(slots[index]))));
         }
@@ -81,14 +86,15 @@ library SlotValues {
     /// @dev The node of a hash: one that an earlier slot has read, else the next one of the proof.
     function _node(Nodes memory nodes, bytes32 hash) private pure returns (uint256 place, uint256 end) {
         unchecked {
-            uint256[] memory words = nodes.words;
-            for (uint256 index = 0; index < nodes.count; index += WORDS) {
-                if (words[index] == uint256(hash)) return (words[index + 1], words[index + 2]);
+            uint256[] memory table = nodes.table;
+            uint256 index = WORDS * (uint256(hash) & nodes.mask);
+            while (table[index + 2] != 0) {
+                if (table[index] == uint256(hash)) return (table[index + 1], table[index + 2]);
+                index = (index + WORDS) % table.length;
             }
             (place, end) = TrieWalk.takeNode(nodes.cursor, nodes.last, hash);
-            (words[nodes.count], words[nodes.count + 1], words[nodes.count + 2]) = (uint256(hash), place, end);
+            (table[index], table[index + 1], table[index + 2]) = (uint256(hash), place, end);
             nodes.cursor = end;
-            nodes.count += WORDS;
         }
     }
 

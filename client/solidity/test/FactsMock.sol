@@ -4,6 +4,7 @@ pragma solidity ^0.8.20;
 import {IBlockHashSource} from "../src/IBlockHashSource.sol";
 import {IFactsReader} from "../src/IFactsReader.sol";
 import {IFactsRegistry} from "../src/IFactsRegistry.sol";
+import {InvalidProof} from "../src/InvalidProof.sol";
 import {ISlotField} from "../src/ISlotField.sol";
 import {TrieWalk} from "../src/TrieWalk.sol";
 
@@ -75,6 +76,7 @@ contract FactsMock is IFactsRegistry, IBlockHashSource {
 
     /// @dev Serves `ISlotField`, as the registry does. Any other call is no proof.
     fallback(bytes calldata data) external returns (bytes memory) {
+        if (data.length < 4) revert InvalidProof();
         if (msg.sig != ISlotField.accountField.selector) revert UnknownFunction(msg.sig);
         (address account, uint256 blockNumber, bytes32 slot) = abi.decode(data[4:], (address, uint256, bytes32));
         return abi.encode(accountStorageSlotValues(account, blockNumber, slot));

@@ -12,6 +12,7 @@ import pytest
 import rlp
 from django.core.management import call_command
 from django.test import Client
+from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
@@ -104,7 +105,7 @@ def sent(token: Deployed, function: str, *arguments: Any) -> int:
 
 def test_every_recipe_has_a_test():
     assert RECIPES.keys() == {
-        *("TokenBalance", "LendingMarket", "PastVotes", "TokenOwner", "TransferredOnce", "WithdrawnOnce")
+        *("TokenBalance", "LendingMarket", "Vault", "PastVotes", "TokenOwner", "TransferredOnce", "WithdrawnOnce")
     }
 
 
@@ -143,46 +144,75 @@ def test_a_recipe_is_tested_with_facts_that_the_test_sets(chain: DevChain, compi
 
 @pytest.mark.long
 def test_a_loan_against_a_deposit(service: DevChain, key, reader: str, compiled):
-    vault, other = (Deployed(service, "Vault", artifact=compiled["Vault"]) for _ in range(2))
-    before = service.head()
-    for each in (vault, other):
-        service.rpc(
-            "eth_sendTransaction",
-            {"from": SENDER, "to": each.address, "data": "0xd0e30db0", "value": hex(10**18)},
-        )
-    service.mine()
-    block = service.head()
-    market = Deployed(service, "LendingMarket", reader, CHAIN, vault.address, artifact=compiled["LendingMarket"])
+    """Market and vault are on one chain here, whose registry is about itself. The borrower is the deposit's owner."""
+    nonce = int(service.rpc("eth_getTransactionCount", SENDER, "latest"), 16)
+    of_vault = to_checksum_address(keccak(rlp.encode([bytes.fromhex(SENDER[2:]), nonce + 1]))[12:])
+    market = Deployed(service, "LendingMarket", reader, CHAIN, of_vault, artifact=compiled["LendingMarket"])
+    vault, other = (
+        Deployed(service, "Vault", reader, CHAIN, market.address, BOB, artifact=compiled["Vault"]) for _ in range(2)
+    )
+    assert vault.address == of_vault
     service.rpc("anvil_setBalance", market.address, hex(10**18))
-    slot = "0x" + keccak(bytes(12) + bytes.fromhex(SENDER[2:]) + bytes(32)).hex()
-    half = 10**18 // 2
+    service.mine(2)
+    before, half = service.head(), 10**18 // 2
+    inner = keccak(bytes(12) + bytes.fromhex(SENDER[2:]) + bytes(32))
+    slot = "0x" + keccak(bytes(12) + bytes.fromhex(SENDER[2:]) + inner).hex()
+
+    def pay(contract: Deployed, value: int, function: str, *arguments: str) -> None:
+        data = "0x" + contract.calldata(function, *arguments).hex()
+        service.rpc(
+            "eth_sendTransactionSync", {"from": SENDER, "to": contract.address, "data": data, "value": hex(value)}
+        )
 
     def refused(number: int, amount: int = half) -> str:
-        return str(market.refusal("borrow", number, amount)[0])
+        return str(market.refusal("borrow", SENDER, number, amount)[0])
 
-    # A deposit elsewhere is none here.
+    for each in (vault, other):
+        pay(each, 10**18, "deposit", SENDER)
+    block = service.head()
+    # A deposit in another vault is none here.
     prove(key, service, block, {"header": ["TIMESTAMP"], "accounts": {other.address: {"slots": [slot]}}})
     assert b"STORAGE_PROOF_SLOT_NOT_SAVED".hex() in refused(block)
-    prove(key, service, block, {"header": ["TIMESTAMP"], "accounts": {vault.address: {"slots": [slot]}}})
-    assert market.call("credit", SENDER, block) == half
+    prove(key, service, block, {"accounts": {vault.address: {"slots": [slot]}}})
+    assert market.call("credit", SENDER, SENDER, block) == half
     assert b"not enough locked".hex() in refused(block, half + 1)
-    market.send("borrow", block, half)
+    market.send("borrow", SENDER, block, half)
     assert b"not enough locked".hex() in refused(block, 1)
-    # Before its deposit the borrower had nothing, and of a block whose time isn't proven nobody has.
+    # Before the deposit there was nothing, and a block without a proven time is of no use.
     prove(key, service, before, {"header": ["TIMESTAMP"], "accounts": {vault.address: {"slots": [slot]}}})
-    assert market.call("credit", SENDER, before) == 0
-    service.mine()
+    assert market.call("credit", SENDER, SENDER, before) == 0
     untimed = service.head()
     prove(key, service, untimed, {"accounts": {vault.address: {"slots": [slot]}}})
     assert b"STORAGE_PROOF_HEADER_FIELD_NOT_SAVED".hex() in refused(untimed)
-    # An hour later the deposit of this block counts no more.
-    service.rpc("evm_increaseTime", 3601)
+    # Too much is paid back to who repays.
+    pay(market, half + 5, "repay", SENDER, SENDER)
+    assert (market.call("debt", SENDER, SENDER), service.rpc("eth_getBalance", market.address, "latest")) == (
+        0,
+        hex(10**18),
+    )
+
+    # Within the hour, a deposit that has been ended still counts, and the vault doesn't settle.
+    vault.send("end", SENDER, SENDER)
+    market.send("borrow", SENDER, block, half)
+    early = service.head()
+    of_debt = {"header": ["TIMESTAMP"], "accounts": {market.address: {"slots": [slot]}}}
+    prove(key, service, early, of_debt)
+    assert b"too early".hex() in vault.refusal("settle", SENDER, SENDER, early)[0]
+    service.rpc("evm_increaseTime", 7201)
     service.mine()
-    assert refused(block, 0) == "BlockTooOld"
-    # Only this chain's registry answers.
-    with pytest.raises(Reverted) as reverted:
-        Deployed(service, "LendingMarket", reader, 1, vault.address, artifact=compiled["LendingMarket"])
-    assert reverted.value.error == ("UnknownSourceChain", 1)
+    settled = service.head()
+    assert refused(block, 0) == "BlockNotRecent"
+    prove(key, service, settled, of_debt)
+    lent = int(service.rpc("eth_getBalance", BOB, "latest"), 16)
+    vault.send("settle", SENDER, SENDER, settled)
+    assert int(service.rpc("eth_getBalance", BOB, "latest"), 16) == lent + half
+    assert int(service.rpc("eth_getBalance", vault.address, "latest"), 16) == 0
+    assert b"too early".hex() in vault.refusal("settle", SENDER, SENDER, settled)[0]
+    # Both answer for one chain alone.
+    for name, arguments in (("LendingMarket", (vault.address,)), ("Vault", (market.address, BOB))):
+        with pytest.raises(Reverted) as reverted:
+            Deployed(service, name, reader, 1, *arguments, artifact=compiled[name])
+        assert reverted.value.error == ("UnknownSourceChain", 1)
 
 
 @pytest.mark.long
@@ -221,12 +251,12 @@ def test_the_owner_of_an_nft(service: DevChain, key, reader: str, compiled):
     token = Deployed(service, "Picture", artifact=compiled["Picture"])
     block = sent(token, "mint", ALICE, 5)
     sent(token, "mint", BOB, 6)
-    recipe = Deployed(service, "TokenOwner", reader, artifact=compiled["TokenOwner"])
+    recipe = Deployed(service, "TokenOwner", reader, CHAIN, token.address, artifact=compiled["TokenOwner"])
     slots = {id_: "0x" + keccak(id_.to_bytes(32) + (2).to_bytes(32)).hex() for id_ in (5, 6)}
-    unproven = recipe.refusal("ownerOf", CHAIN, token.address, 5, block)
+    unproven = recipe.refusal("ownerOf", 5, block)
     assert b"STORAGE_PROOF_SLOT_NOT_SAVED".hex() in unproven[0]
     prove(key, service, block, {"accounts": {token.address: {"slots": [*slots.values()]}}})
-    owners = [recipe.call("ownerOf", CHAIN, token.address, id_, block) for id_ in (5, 6)]
+    owners = [recipe.call("ownerOf", id_, block) for id_ in (5, 6)]
     assert owners == [ALICE.lower(), "0x" + "0" * 40]
 
 

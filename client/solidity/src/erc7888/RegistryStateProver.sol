@@ -52,7 +52,7 @@ contract RegistryStateProver is IStateProver {
     /// @notice There is no contract at the registry's address.
     error NoCode(address account);
 
-    /// @dev A copy on another chain can't ask the registry. Its code hash is that of a prover that did.
+    /// @dev A copy on another chain can't ask the registry: trust its code hash only if a prover on the home chain has it.
     constructor(uint256 homeChainId_, uint256 targetChainId_, address registry_, Kind kind_) {
         if (block.chainid == homeChainId_) {
             if (registry_.code.length == 0) revert NoCode(registry_);
