@@ -70,7 +70,7 @@ class Compiler:
         }
         known = {mutant: self._store.get(name) for mutant, name in names.items()}
         codes: dict[Mutant, Code | None] = {mutant: kept["code"] for mutant, kept in known.items() if kept}
-        codes |= {mutant: {} for mutant in mutants if not self._dependents(mutant, folder)}
+        codes |= {mutant: {} for mutant in mutants if not self.dependents(mutant, folder)}
         tell(len(codes))
         missing = [mutant for mutant in mutants if mutant not in codes]
         # Neighbouring mutants mostly change the same source, so they need the same contracts.
@@ -91,7 +91,8 @@ class Compiler:
         """Return the code of the test contracts that a mutant may change."""
         return self.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
 
-    def _dependents(self, mutant: Mutant, folder: str) -> list[str]:
+    def dependents(self, mutant: Mutant, folder: str) -> list[str]:
+        """Return the paths of the folder's sources with contracts that a mutant may change."""
         folders = ("src/", LIBRARY, _PACKAGE_USER) if folder == "src" else (f"{folder}/",)
         return [
             path
@@ -101,7 +102,7 @@ class Compiler:
 
     def _texts(self, mutant: Mutant, folder: str) -> dict[str, str]:
         """Return all sources that are needed to compile the contracts that the mutant may change."""
-        needed = {path for dependent in self._dependents(mutant, folder) for path in self._needs[dependent]}
+        needed = {path for dependent in self.dependents(mutant, folder) for path in self._needs[dependent]}
         return {
             path: mutant.apply(self._sources[path]) if path == mutant.source else self._sources[path] for path in needed
         }
@@ -114,7 +115,7 @@ class Compiler:
                 texts[f"{place}/{path}"] = text
                 # Syntax trees are long, so only those with immutable names are requested.
                 selection[f"{place}/{path}"] = {"": ["ast"]} if " immutable " in text else {}
-            for path in self._dependents(mutant, folder):
+            for path in self.dependents(mutant, folder):
                 selection[f"{place}/{path}"]["*"] = list(CODE)
         # Each mutant imports its own copy of the library.
         remappings = [f"{place}/:{LIBRARY}={place}/{LIBRARY}" for place in range(len(batch))]

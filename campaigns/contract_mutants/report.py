@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from campaigns.contract_mutants.generate import Mutant
-from campaigns.contract_mutants.trial import SURVIVED, Verdict
+from campaigns.contract_mutants.trial import REPLAY, SURVIVED, Verdict
 
 SAME_CODE = "same code"
 DOES_NOT_COMPILE = "doesn't compile"
 NO_CONTRACT = "in no contract"
 EQUIVALENT = "equivalent"
 
-_COLUMNS = ("tests", "campaigns", "timed out", SAME_CODE, DOES_NOT_COMPILE, NO_CONTRACT, EQUIVALENT, SURVIVED)
+_COLUMNS = (REPLAY, "tests", "campaigns", "timed out", SAME_CODE, DOES_NOT_COMPILE, NO_CONTRACT, EQUIVALENT, SURVIVED)
 
 Key = tuple[str, str, str, int]
 

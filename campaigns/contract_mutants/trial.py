@@ -43,6 +43,15 @@ class Command(NamedTuple):
     arguments: tuple[str, ...]
     harness: bool = False
     """True if the command deploys a test contract that contains the mutant's code, and no other contract."""
+    number: int | None = None
+    """Number of the mutant of a schema to choose on each chain, or 0 for the original. None without a schema."""
+
+    @property
+    def started(self) -> tuple[str, ...]:
+        """Return the arguments that start it."""
+        if self.number is None:
+            return self.arguments
+        return ("-m", "campaigns.contract_mutants.choosing", str(self.number), *self.arguments[1:])
 
     @property
     def shown(self) -> str:
@@ -64,6 +73,7 @@ class Verdict(NamedTuple):
 
 TIMED_OUT = "timed out"
 SURVIVED = "survived"
+REPLAY = "replay"
 
 
 class Project:
@@ -117,14 +127,14 @@ class Project:
     def copy(self) -> Iterator[Path]:
         """Yield an unchanged copy of the project."""
         with copied(self._root) as root:
-            self._write(root, {name: {} for name in self._artifacts})
+            self.write(root, {name: {} for name in self._artifacts})
             yield root
 
     def commands(self, changed: Iterable[str]) -> list[Command]:
-        """Return the commands for the changed contracts."""
+        """Return the commands for the changed contracts. Test contracts may have none."""
         commands: list[Command] = []
         for name in sorted(changed):
-            commands += [command for command in self._commands[name] if command not in commands]
+            commands += [command for command in self._commands.get(name, ()) if command not in commands]
         return commands
 
     def measure(self, copy: Path, commands: Iterable[Command]) -> None:
@@ -133,7 +143,7 @@ class Project:
             began = time.monotonic()
             if (verdict := self._run(copy, command, limit=None)).outcome != SURVIVED:
                 raise TrialError(f"It fails without any mutation: {verdict.by}")
-            self._seconds[command] = time.monotonic() - began
+            self._seconds[command._replace(number=None)] = time.monotonic() - began
 
     def judge(
         self,
@@ -149,7 +159,7 @@ class Project:
         `harnesses` returns the code of test contracts. Raise TrialError if a command can't run.
         """
         written = set(code)
-        self._write(copy, code)
+        self.write(copy, code)
         try:
             if first:
                 limit = max(map(self._limit, commands))
@@ -160,7 +170,28 @@ class Project:
                     return verdict
             return Verdict(SURVIVED, "")
         finally:
-            self._write(copy, {name: {} for name in written})
+            self.write(copy, {name: {} for name in written})
+
+    def judge_chosen(self, copy: Path, commands: Sequence[Command], number: int) -> Verdict:
+        """Return the first failure of commands of `fitting` with this mutant of the schema in the copy."""
+        for command in commands:
+            if (verdict := self._run_surely(copy, command._replace(number=number))).outcome != SURVIVED:
+                return verdict
+        return Verdict(SURVIVED, "")
+
+    def fitting(self, copy: Path, commands: Iterable[Command]) -> list[Command]:
+        """Return the commands without tests that fail with the original in the schema in the copy.
+
+        Such tests are about the size of the code, its digest or its gas. Raise TrialError if a command always fails.
+        """
+        fit: list[Command] = []
+        for command in commands:
+            of_all = command._replace(arguments=tuple(each for each in command.arguments if each != "-x"), number=0)
+            output = _started(copy, of_all, limit=None).stdout
+            failed = [argument for test in _FAILED_TEST.findall(output) for argument in ("--deselect", test)]
+            fit.append(command._replace(arguments=(*command.arguments, *failed), number=0))
+        self.measure(copy, fit)
+        return fit
 
     def _concerned(
         self, copy: Path, commands: Sequence[Command], harnesses: Callable[[], Code], written: set[str]
@@ -170,19 +201,19 @@ class Project:
         for command in commands:
             if command.harness and changed is None:
                 changed = self.changed(harnesses())
-                self._write(copy, changed)
+                self.write(copy, changed)
                 written |= changed.keys()
             if changed or not command.harness:
                 yield command
 
-    def _write(self, copy: Path, code: Code) -> None:
+    def write(self, copy: Path, code: Code) -> None:
         """Write these artifacts with the given code. If a contract's code is empty, write its original code."""
         for name, changes in code.items():
             text = json.dumps({**self._artifacts[name], **changes})
             (copy / "contracts" / "artifacts" / f"{name}.json").write_text(text)
 
     def _limit(self, command: Command) -> float:
-        return _PATIENCE_SECONDS + _PATIENCE_FACTOR * self._seconds[command]
+        return _PATIENCE_SECONDS + _PATIENCE_FACTOR * self._seconds[command._replace(number=None)]
 
     def _run_surely(self, copy: Path, command: Command) -> Verdict:
         """Run a command. A test's failure must occur twice; a campaign's finding counts at once.
@@ -193,22 +224,13 @@ class Project:
         verdict = self._run(copy, command, limit)
         if verdict.outcome != command.kind or verdict.by == command.shown:
             return verdict
-        again = pytest(verdict.by) if _TEST.match(verdict.by) else command
+        again = pytest(verdict.by)._replace(number=command.number) if _TEST.match(verdict.by) else command
         return verdict if self._run(copy, again, limit).outcome != SURVIVED else self._run(copy, command, limit)
 
     def _run(self, copy: Path, command: Command, limit: float | None, *, may_be_missing: bool = False) -> Verdict:
         shown = command.shown
         try:
-            result = subprocess.run(
-                [sys.executable, *command.arguments],
-                cwd=copy,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-                timeout=limit,
-            )
+            result = _started(copy, command, limit)
         except subprocess.TimeoutExpired:
             return Verdict(TIMED_OUT, shown)
         if result.returncode == 1:
@@ -218,6 +240,19 @@ class Project:
         if result.returncode == 0 or may_be_missing:
             return Verdict(SURVIVED, "")
         raise TrialError(f"`python {shown}` ended with {result.returncode}: {result.stdout.strip()[-500:]}")
+
+
+def _started(copy: Path, command: Command, limit: float | None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command.started],
+        cwd=copy,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=limit,
+    )
 
 
 def judge_all(

@@ -54,6 +54,13 @@ def test_the_fields_of_each_layout_are_as_the_client_reads_them(user, read, name
     assert user.call("headerNumber", header) == 12
 
 
+@pytest.mark.parametrize("extra", [b"", b"\0\1", b"\1" * 31, b"\1" * 128, bytes(300)])
+def test_extra_data_of_any_size_and_a_bloom_are_hashed(read, extra):
+    header = headers.encode(headers.PRAGUE, extraData=extra, logsBloom=bytes(range(256)))
+    assert read(header) == expected(header)
+    assert (read(header)[6], read(header)[12]) == (keccak(bytes(range(256))), keccak(extra))
+
+
 @pytest.mark.parametrize("number", [0, 1, 127, 128, 2**64 - 1])
 def test_numbers_of_all_sizes_are_read(user, number):
     assert user.call("headerNumber", headers.encode(headers.PRAGUE, number=number)) == number

@@ -1,0 +1,135 @@
+"""Verdicts on mutants that are compiled at once: a replay of the tests' calls catches most, each in about a second.
+
+The tests run only for the others, with the mutant chosen from the start.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import groupby
+from pathlib import Path
+from threading import Event
+
+from campaigns.contract_mutants.compiling import Code, Compiler, Store, digest
+from campaigns.contract_mutants.generate import Mutant, Node
+from campaigns.contract_mutants.schemata import Schema, compile_schemata
+from campaigns.contract_mutants.trial import REPLAY, Command, Project, TrialError, Verdict
+
+
+def screen(
+    project: Project,
+    mutants: Sequence[Mutant],
+    sources: Mapping[str, str],
+    trees: Mapping[str, Node],
+    *,
+    compiler: Compiler,
+    store: Store,
+    jobs: int,
+    is_settled: Callable[[Mutant, Verdict], bool],
+    tell: Callable[[str], None],
+) -> dict[Mutant, Verdict]:
+    """Return verdicts on the mutants that can be compiled at once.
+
+    `is_settled` decides whether a verdict of other tests still counts. `tell` gets sentences. Raise BuildError or
+    TrialError.
+    """
+    state = project.digest()
+    verdicts: dict[Mutant, Verdict] = {}
+    for mutant in mutants:
+        known = store.get(_name(mutant))
+        if known and (known["state"] == state or is_settled(mutant, Verdict(*known["verdict"]))):
+            verdicts[mutant] = Verdict(*known["verdict"])
+    waiting = [mutant for mutant in mutants if mutant not in verdicts]
+
+    def keep(mutant: Mutant, verdict: Verdict) -> None:
+        verdicts[mutant] = verdict
+        store.put(_name(mutant), {"state": state, "verdict": verdict})
+        if verdict.outcome != REPLAY:
+            tell(f"{verdict.outcome}: {mutant}  {verdict.by}".rstrip())
+
+    with ExitStack() as stack:
+        copies = [stack.enter_context(project.copy()) for _ in range(jobs if waiting else 0)]
+        for source, each in groupby(waiting, lambda mutant: mutant.source):
+            of_source = list(each)
+            folders = [(mutant, folder) for mutant in of_source for folder in ("src", "test")]
+            contracts = sorted({path for mutant, folder in folders for path in compiler.dependents(mutant, folder)})
+            if not contracts:
+                continue
+            tell(f"Compiling {len(of_source)} mutants of {source} at once ...")
+            for schema, code in compile_schemata(sources, trees, of_source, contracts):
+                tell(f"Trying {len(schema.mutants)} of them ...")
+                _judge(project, copies, schema, code, keep)
+    return verdicts
+
+
+def _judge(
+    project: Project, copies: Sequence[Path], schema: Schema, code: Code, keep: Callable[[Mutant, Verdict], None]
+) -> None:
+    """Give `keep` the verdict on each mutant of a schema. Each copy tries a part of them."""
+    changed = project.changed(code)
+    commands = project.commands(changed)
+    for copy in copies:
+        project.write(copy, changed)
+
+    stopped = Event()
+
+    def run(place: int) -> None:
+        left = [number for number in schema.mutants if number % len(copies) == place]
+        for command in commands:
+            if stopped.is_set():
+                return
+            found = _replay(copies[place], command, left)
+            left = [number for number in left if number not in found]
+            for number, by in found.items():
+                keep(schema.mutants[number], Verdict(REPLAY, by))
+        fitting = project.fitting(copies[place], commands) if left else []
+        for number in left:
+            if stopped.is_set():
+                return
+            keep(schema.mutants[number], project.judge_chosen(copies[place], fitting, number))
+
+    try:
+        with ThreadPoolExecutor(len(copies)) as pool:
+            try:
+                list(pool.map(run, range(len(copies))))
+            except BaseException:
+                stopped.set()
+                raise
+    finally:
+        for copy in copies:
+            project.write(copy, {name: {} for name in changed})
+
+
+def _replay(copy: Path, command: Command, numbers: Sequence[int]) -> dict[int, str]:
+    """Return the numbers of caught mutants, each with what differs. Raise TrialError if the replay fails."""
+    if not numbers:
+        return {}
+    found, asked = copy / "caught.jsonl", copy / "numbers.json"
+    found.write_text("")
+    asked.write_text(json.dumps(numbers))
+    # A test that fails because of the code's size, for example, has made its calls nonetheless.
+    arguments = [argument for argument in command.arguments if argument not in {"-m", "-x"}]
+    result = subprocess.run(
+        [sys.executable, "-m", "campaigns.contract_mutants.replay", str(found), str(asked), *arguments],
+        cwd=copy,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if result.returncode not in {0, 1}:
+        raise TrialError(
+            f"The replay of `python {command.shown}` ended with {result.returncode}: {result.stdout[-500:]}"
+        )
+    caught = dict[int, str](json.loads(line) for line in found.read_text().splitlines())
+    if failure := caught.get(0):
+        raise TrialError(f"The replay of `python {command.shown}` failed: {failure}.")
+    return caught
+
+
+def _name(mutant: Mutant) -> str:
+    return digest([mutant.source, *mutant.key])
