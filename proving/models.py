@@ -195,8 +195,8 @@ class Signer(DueRow):
     signing_problem = WaitField(null=True, blank=True)  # why its signing service doesn't sign; null: it does
     # Stored transactions have used all nonces from the first observation up to this one. null: there is none yet.
     accounted_nonce = models.PositiveBigIntegerField(null=True)
-    # False: only one node reported the first one, without a proof. A lower one takes its place.
-    accounted_is_sure = models.BooleanField(default=True, db_default=True)
+    # True if only one node reported the first one, without a proof: a lower one takes its place. null: it is sure.
+    accounted_is_doubtful = models.BooleanField(null=True)
     # Later nonces that the chain has used, and no stored transaction has.
     foreign_count = models.PositiveBigIntegerField(default=0, db_default=0)
     foreign_since = models.DateTimeField(null=True)  # when a worker first saw one of them; null: there is none

@@ -17,7 +17,7 @@ class Migration(Expansion):
             ),
         ),
         migrations.AddField("signer", "foreign_is_suspected", models.BooleanField(null=True)),
-        migrations.AddField("signer", "accounted_is_sure", models.BooleanField(db_default=True, default=True)),
+        migrations.AddField("signer", "accounted_is_doubtful", models.BooleanField(null=True)),
         migrations.AddField("factsregistry", "given_up", queries.waits.WaitField(blank=True, null=True)),
         migrations.AddField("factsregistry", "given_up_at", models.DateTimeField(null=True)),
         migrations.AddField("factsregistry", "history_end", models.PositiveBigIntegerField(null=True)),

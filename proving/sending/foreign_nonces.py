@@ -61,7 +61,7 @@ def examine(rpc: RpcClient, address: str, head: Header, nonce: int, *, is_compar
         pending = row.transactions.filter(state=TransactionState.PENDING, nonce__gte=row.accounted_nonce)
         waiting = pending.filter(nonce__lt=nonce).order_by("nonce").defer("data").prefetch_related("versions")
         unseen = _without_receipts(rpc, waiting[:_MOST_EXAMINED])
-        may_be_lowered = nonce < row.accounted_nonce and not row.accounted_is_sure
+        may_be_lowered = row.accounted_is_doubtful and nonce < row.accounted_nonce
         if not unseen and not may_be_lowered and not count(row, nonce):
             return NextNonce(nonce, is_sure=is_compared)
     is_proven = False
@@ -187,25 +187,25 @@ def note(row: Signer, seen: NextNonce) -> None:
     They are suspected until it is sure that one of them exists. From then on they are sure until none is left.
     """
     number, since = count(row, seen.number, seen.taken), row.foreign_since
-    accounted, accounted_is_sure = row.accounted_nonce, row.accounted_is_sure
+    accounted, is_doubtful = row.accounted_nonce, row.accounted_is_doubtful
     is_suspected = True if number and not seen.is_sure and not row.is_robbed else None
     if number > row.foreign_count:
         has_used = "seems to have used" if is_suspected else "has used"
         logger.error("the signer %s %s %d nonces for foreign transactions", row, has_used, number)
-    if accounted is None or (seen.number < accounted and not accounted_is_sure):
-        accounted, accounted_is_sure = seen.number, seen.is_sure
+    if accounted is None or (is_doubtful and seen.number < accounted):
+        accounted, is_doubtful = seen.number, None if seen.is_sure else True
     elif not number:
-        accounted_is_sure = accounted_is_sure or seen.is_sure
+        is_doubtful = None if seen.is_sure else is_doubtful
         # Transactions that aren't final are counted again, because they may be displaced.
         used = row.transactions.filter(nonce__gte=accounted, nonce__lt=seen.number)
         used = used.exclude(state=TransactionState.FINAL)
         accounted = next(iter(used.order_by("nonce").values_list("nonce", flat=True)[:1]), max(seen.number, accounted))
-    before = (row.foreign_count, row.foreign_is_suspected, row.accounted_nonce, row.accounted_is_sure)
-    if (number, is_suspected, accounted, accounted_is_sure) != before:
+    before = (row.foreign_count, row.foreign_is_suspected, row.accounted_nonce, row.accounted_is_doubtful)
+    if (number, is_suspected, accounted, is_doubtful) != before:
         since = (since or timezone.now()) if number else None
         Signer.objects.filter(pk=row.pk).update(
             accounted_nonce=accounted,
-            accounted_is_sure=accounted_is_sure,
+            accounted_is_doubtful=is_doubtful,
             foreign_count=number,
             foreign_since=since,
             foreign_is_suspected=is_suspected,
