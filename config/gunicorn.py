@@ -42,7 +42,7 @@ class worker_class(ThreadWorker):  # noqa: N801 (gunicorn's name of the setting)
         self.pausing = WeakSet[Any]()
         """Sockets whose next request has to wait."""
         self._paused = deque[tuple[float, Any, Any]]()
-        self.metrics_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"]
+        self.metrics_folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")
 
     def finish_request(self, conn: Any, fs: Any) -> None:
         pauses = conn.sock in self.pausing and self.alive and len(self._paused) < _MAX_PAUSED
