@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from campaigns.contract_mutants.compiling import Code
 from campaigns.contract_mutants.generate import NAMED, Mutant, Node
-from contracts.build import CODE, SETTINGS, BuildError, artifact_name, code_of, needed, run_compiler
+from contracts.build import CODE, SETTINGS, artifact_name, code_of, needed, run_compiler
 
 # The account whose balance is the number of the chosen mutant. With 0 the contract is the original.
 SWITCH = "0x4d00000000000000000000000000000000000000"
@@ -31,6 +31,9 @@ library Chosen {{
     }}
 }}
 """
+
+# Fewer mutants aren't worth a compilation of their own.
+_FEWEST = 10
 
 # The zones have the same names wherever they are declared.
 _ZONE = re.compile(r"\b(constant (?:NODE|NODE_END|STACK|STACK_END) = )(0x[0-9a-f]+);")
@@ -58,10 +61,7 @@ class Schema(NamedTuple):
 
 
 def schema(sources: Mapping[str, str], trees: Mapping[str, Node], mutants: Sequence[Mutant]) -> Schema:
-    """Return the schema of mutants of one source. Mutants that can't be chosen in it are left out.
-
-    Raise BuildError if the sources don't compile for a reason that has nothing to do with mutants.
-    """
+    """Return the schema of mutants of one source. Mutants that can't be chosen in it are left out."""
     path = mutants[0].source
     choices = _Choices(sources[path].encode(), trees[path])
     numbered = {number: mutant for number, mutant in enumerate(mutants, 1) if choices.add(number, mutant)}
@@ -73,9 +73,10 @@ def schema(sources: Mapping[str, str], trees: Mapping[str, Node], mutants: Seque
         errors = [each for each in output.get("errors", []) if each["severity"] == "error"]
         if not errors:
             return Schema({each: _with_higher_zones(source) for each, source in texts.items()}, numbered)
-        faulty = {number for error in errors for number in _at_fault(error, spans)}
+        faulty = {number for error in errors for number in _at_fault(error, spans, numbered)}
         if not faulty:
-            raise BuildError(errors[0]["formattedMessage"])
+            # No mutant can be told from the others, so each is compiled alone.
+            return Schema(sources, {})
         numbered = {number: mutant for number, mutant in numbered.items() if number not in faulty}
 
 
@@ -85,7 +86,7 @@ def compile_schemata(
     """Return schemata of mutants of one source, and the code of the contracts at these paths with each of them.
 
     There are several schemata if the compiler can't compile one of all mutants. Mutants that can't be chosen are left
-    out. Raise BuildError as `schema` does.
+    out.
     """
     made = schema(sources, trees, mutants)
     if not made.mutants:
@@ -100,7 +101,7 @@ def compile_schemata(
             # The stack is too deep, for example.
             left = list(made.mutants.values())
             half = len(left) // 2
-            halves = [left[:half], left[half:]] if half else []
+            halves = [left[:half], left[half:]] if half >= _FEWEST else []
             return [each for part in halves for each in compile_schemata(sources, trees, part, contracts)]
         code |= {artifact_name(path, name): code_of(output, path, name) for name in output["contracts"][path]}
     return [(made, code)]
@@ -108,18 +109,32 @@ def compile_schemata(
 
 class _Span(NamedTuple):
     number: int
+    """Number of a mutant, or less than 0 for a function."""
     start: int
     end: int
 
 
-def _at_fault(error: Mapping[str, Any], spans: Sequence[_Span]) -> set[int]:
-    """Return the numbers of the mutants in the error's place, else of the smallest one around it."""
+def _at_fault(error: Mapping[str, Any], spans: Sequence[_Span], mutants: Mapping[int, Mutant]) -> set[int]:
+    """Return the numbers of the mutants in the error's place, else of the smallest part around it.
+
+    If that is a function, these are its left out statements, else all its mutants.
+    """
     place = error.get("sourceLocation", {"start": -1, "end": -1})
     start, end = place["start"], place["end"]
-    if inside := {span.number for span in spans if start <= span.start and span.end <= end}:
+    if inside := {span.number for span in spans if span.number in mutants and start <= span.start and span.end <= end}:
         return inside
     around = [span for span in spans if span.start <= start and end <= span.end]
-    return {min(around, key=lambda span: span.end - span.start).number} if around else set()
+    if not around:
+        return set()
+    smallest = min(around, key=lambda span: span.end - span.start)
+    if smallest.number in mutants:
+        return {smallest.number}
+    inner = {
+        span.number
+        for span in spans
+        if span.number in mutants and smallest.start <= span.start and span.end <= smallest.end
+    }
+    return {number for number in inner if mutants[number].kind == "statement"} or inner
 
 
 class _Choice(NamedTuple):
@@ -137,9 +152,10 @@ class _Choices:
         self._text = text
         self._nodes: dict[tuple[int, int], list[Node]] = {}
         self._numbers: list[tuple[int, int]] = []
-        for node in _functions(tree):
-            self._read(node)
         self._choices: dict[int, _Choice] = {}
+        for place, node in enumerate(_functions(tree), 1):
+            self._read(node["body"])
+            self._choices[-place] = _Choice(*_range(node), "", "")
 
     def add(self, number: int, mutant: Mutant) -> bool:
         """Add a mutant. Return False if it can't be chosen by a value."""
@@ -152,7 +168,7 @@ class _Choices:
         """Return the source with these mutants, and the place of each in it, in bytes."""
         # Larger parts come first. Among parts of the same size a statement is around its expression.
         waiting = sorted(
-            ((choice, number) for number, choice in self._choices.items() if number in numbers),
+            ((choice, number) for number, choice in self._choices.items() if number in numbers or number < 0),
             key=lambda each: (each[0].start, -each[0].end, each[1]),
         )
         out, spans = bytearray(), list[_Span]()
@@ -214,10 +230,10 @@ class _Choices:
 
 
 def _functions(tree: Node) -> Iterator[Node]:
-    """Yield the bodies of functions and modifiers. Elsewhere are constants and types."""
+    """Yield the functions and modifiers with a body. Elsewhere are constants and types."""
     for node in tree["nodes"]:
         members = node["nodes"] if node["nodeType"] == "ContractDefinition" else [node]
-        yield from (member["body"] for member in members if member.get("body"))
+        yield from (member for member in members if member.get("body"))
 
 
 def _children(node: Node) -> Iterator[Node]:
