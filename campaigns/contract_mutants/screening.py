@@ -4,8 +4,6 @@ The tests run only for the others, with the mutant chosen from the start.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -16,7 +14,7 @@ from threading import Event
 from campaigns.contract_mutants.compiling import Code, Compiler, Store, digest
 from campaigns.contract_mutants.generate import Mutant, Node
 from campaigns.contract_mutants.schemata import Schema, compile_schemata
-from campaigns.contract_mutants.trial import REPLAY, Command, Project, TrialError, Verdict
+from campaigns.contract_mutants.trial import REPLAY, Command, Project, TrialError, Verdict, run_python
 
 
 def screen(
@@ -112,15 +110,7 @@ def _replay(copy: Path, command: Command, numbers: Sequence[int]) -> dict[int, s
     asked.write_text(json.dumps(numbers))
     # A test that fails because of the code's size, for example, has made its calls nonetheless.
     arguments = [argument for argument in command.arguments if argument not in {"-m", "-x"}]
-    result = subprocess.run(
-        [sys.executable, "-m", "campaigns.contract_mutants.replay", str(found), str(asked), *arguments],
-        cwd=copy,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    result = run_python(copy, ["-m", "campaigns.contract_mutants.replay", str(found), str(asked), *arguments])
     if result.returncode not in {0, 1}:
         raise TrialError(
             f"The replay of `python {command.shown}` ended with {result.returncode}: {result.stdout[-500:]}"

@@ -187,7 +187,7 @@ class Project:
         fit: list[Command] = []
         for command in commands:
             of_all = command._replace(arguments=tuple(each for each in command.arguments if each != "-x"), number=0)
-            output = _started(copy, of_all, limit=None).stdout
+            output = run_python(copy, of_all.started).stdout
             failed = [argument for test in _FAILED_TEST.findall(output) for argument in ("--deselect", test)]
             fit.append(command._replace(arguments=(*command.arguments, *failed), number=0))
         self.measure(copy, fit)
@@ -230,7 +230,7 @@ class Project:
     def _run(self, copy: Path, command: Command, limit: float | None, *, may_be_missing: bool = False) -> Verdict:
         shown = command.shown
         try:
-            result = _started(copy, command, limit)
+            result = run_python(copy, command.started, limit)
         except subprocess.TimeoutExpired:
             return Verdict(TIMED_OUT, shown)
         if result.returncode == 1:
@@ -242,9 +242,10 @@ class Project:
         raise TrialError(f"`python {shown}` ended with {result.returncode}: {result.stdout.strip()[-500:]}")
 
 
-def _started(copy: Path, command: Command, limit: float | None) -> subprocess.CompletedProcess[str]:
+def run_python(copy: Path, arguments: Sequence[str], limit: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments in a copy. Raise `TimeoutExpired` after `limit` seconds."""
     return subprocess.run(
-        [sys.executable, *command.started],
+        [sys.executable, *arguments],
         cwd=copy,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -38,7 +38,6 @@ from chains.nodes.node_errors import (
     FINAL,
     NO_METHOD,
     PRUNED,
-    SEND,
     TOO_SLOW,
     BadStatus,
     ChainError,
@@ -53,6 +52,7 @@ from chains.nodes.node_errors import (
     secrets_of,
     words_of,
 )
+from chains.nodes.unanswered_methods import UnansweredMethods
 from chains.tries.trie import InvalidProof
 
 # Maximum bytes of the reply to one batch.
@@ -101,18 +101,12 @@ MAX_REST_SECONDS = 60
 _MOST_REDIRECTS = 3
 # A node may ask for a longer rest in the header Retry-After. It is asked again after this time.
 _LONGEST_RETRY_AFTER = 600
-# Seconds after which an answer to a sent transaction is late: a node only checks the transaction before it answers.
-_SLOW_SEND_SECONDS = 5
 # Seconds for which the answer to the chain id shows that a node answers.
 _ANSWERING_SECONDS = 1
 # Seconds until a node's chain id is checked again, because its URL may lead to another chain later.
 CHAIN_CHECK_SECONDS = 30
 # Seconds to remember the request form and the batch size that a node accepts.
 _FORM_SECONDS = 600
-# Seconds to remember a request that hung. It is repeated at least once a minute while it is needed.
-_HUNG_SECONDS = 100
-# The number of time-outs of a request that hung in a batch and then alone.
-_TWICE = 2
 # Seconds to pause at a limit. Providers count requests per second.
 LIMIT_PAUSE_SECONDS = 1
 # Seconds without any request after all nodes failed, because each try of a hanging node takes a whole time-out.
@@ -250,33 +244,6 @@ class ChainNodes:
         return why
 
 
-@dataclass(frozen=True)
-class Unanswered:
-    """A method that a node didn't answer in time, when it was requested last."""
-
-    seconds: float
-    """The time-out, or how long the late answer took."""
-    is_late: bool
-    """True if the node answered, but too late."""
-    is_alone: bool
-    """False if other methods went in each such batch, any of which may be the cause."""
-    times: int
-    """The number of requests since the last answer in time."""
-    last: float
-    """The time of the last one, in unix seconds."""
-
-
-@dataclass(frozen=True)
-class _Hung:
-    """A request that got no answer in time in a batch, and then alone."""
-
-    method: str
-    until: float
-    """It goes alone until then."""
-    last: float
-    """When it hung last, in unix seconds."""
-
-
 class RpcNode:
     """One node, asked by any number of threads. It is used only while it reports the right chain id."""
 
@@ -300,11 +267,10 @@ class RpcNode:
         """The last fault. None: the node has answered since."""
         self.refused_size: int | None = None
         """The number of requests in the last batch that failed. None: none has."""
-        self._unanswered: dict[str, Unanswered] = {}
-        """The methods that the node didn't answer in time since its last answer to them."""
         self.rests_until = 0.0
         self.is_out = False
         """True if it last began to rest because it was down or wrong, and not for a bad answer to some question."""
+        self.unanswered = UnansweredMethods(timeout_seconds, clock)
         self._chain_id = chain_id
         self._url = url
         self._timeout = timeout_seconds
@@ -322,8 +288,6 @@ class RpcNode:
         """For each method: True if the node accepts only the plainer form, and the time until which that counts."""
         self._batch_limit = BATCH_SIZE, 0.0
         """The number of requests that the node accepts in a batch, and the time until which that counts."""
-        self._hung: dict[int, _Hung] = {}
-        """Requests that hung in a batch and then alone, by hash. In a batch, they would cost several time-outs."""
 
     def __repr__(self) -> str:
         return f"RpcNode({self.host!r})"
@@ -527,8 +491,7 @@ class RpcNode:
         """
         limit, until = self._batch_limit
         limit = limit if self._clock() < until else BATCH_SIZE
-        known = {key for key, one in self._hung.items() if self._clock() < one.until}
-        hung = [index for index, request in requests.items() if _hash(request) in known] if known else []
+        hung = self.unanswered.hung(requests)
         # A few exchanges leave no time for more than one sign.
         division = Division(requests, limit, 1) if self._budget else Division(requests, limit, hung=hung)
         ends_at = time.monotonic() + self._ask_seconds
@@ -540,7 +503,8 @@ class RpcNode:
                 seconds = self._timeout if division.has_failed else 3 * self._timeout
                 for batch, outcome in zip(wave, self._exchanges(bodies, seconds), strict=True):
                     if batch.has_hung and len(batch.indexes) == 1:
-                        self._note_hung(requests[batch.indexes[0]], outcome)
+                        is_silent = isinstance(outcome, NodeTimedOut)
+                        self.unanswered.note_alone(requests[batch.indexes[0]], is_silent=is_silent)
                     yield from division.take(batch, outcome)
                 division.end_wave()
                 if division.pause():
@@ -551,27 +515,6 @@ class RpcNode:
             self.refused_size = division.refused_size or self.refused_size
             if (learned := division.learned_limit) is not None:
                 self._batch_limit = learned, self._clock() + _FORM_SECONDS
-
-    def _note_hung(self, request: Request, outcome: Results | NodeUnavailable) -> None:
-        """Remember a request that hung alone after its batch, or forget it if it is answered."""
-        now, key = self._clock(), _hash(request)
-        hung = {other: one for other, one in self._hung.items() if now < one.until and other != key}
-        if isinstance(outcome, NodeTimedOut):
-            hung[key] = _Hung(request[0], now + _HUNG_SECONDS, time.time())
-        self._hung = hung
-
-    @property
-    def unanswered(self) -> dict[str, Unanswered]:
-        """Return the methods that the node doesn't answer in time.
-
-        One request that hung isn't answered because others are. But that is no failure of the whole method.
-        """
-        counted, now = self._unanswered.copy(), self._clock()
-        for one in self._hung.values():
-            before = counted.get(one.method)
-            if now < one.until and (before is None or before.times < _TWICE or not before.is_alone):
-                counted[one.method] = Unanswered(self._timeout, False, True, _TWICE, one.last)
-        return counted
 
     def _exchange(self, batched: Sequence[Request]) -> Results:
         (outcome,) = self._exchanges([batched], 3 * self._timeout)
@@ -599,36 +542,10 @@ class RpcNode:
             except RecursionError:
                 outcome = InvalidReply(f"{self.host} answered with lists nested too deeply to be read")
             count_exchange(self._chain_id, self.host, outcome, took)
-            self._note_time({method for method, _ in batch}, outcome, took)
+            is_silent = isinstance(outcome, NodeTimedOut)
+            if is_silent or not isinstance(outcome, NodeUnavailable):
+                self.unanswered.note({method for method, _ in batch}, took, is_silent=is_silent)
             yield outcome
-
-    def _note_time(self, methods: Collection[str], outcome: Results | NodeUnavailable, seconds: float) -> None:
-        """Count time-outs of each method until it is answered. A node that doesn't even tell its chain id is down."""
-        is_silent, now = isinstance(outcome, NodeTimedOut), time.time()
-        if isinstance(outcome, NodeUnavailable) and not is_silent:
-            return
-        if is_silent and {*methods} == {"eth_chainId"}:
-            self._unanswered.clear()
-            self._hung = {}
-            return
-        for method in methods:
-            is_late = method == SEND and seconds >= _SLOW_SEND_SECONDS
-            if not (is_silent or is_late):
-                self._unanswered.pop(method, None)
-                continue
-            before = self._unanswered.get(method)
-            # Nobody knows whether a transaction has arrived, so once is enough. A late answer is no silence.
-            times = 2 if method == SEND else 1
-            if before and is_silent:
-                # Requests that were sent at the same time count once.
-                times = before.times if now - before.last < self._timeout / 2 else before.times + times
-            self._unanswered[method] = Unanswered(
-                seconds=self._timeout if is_silent else seconds,
-                is_late=not is_silent,
-                is_alone=len(methods) == 1 or (before is not None and before.is_alone),
-                times=times,
-                last=now,
-            )
 
     def _with_refusals_checked(self, batch: Sequence[Request], results: Results) -> Results:
         """Return the results of a batch.
@@ -788,10 +705,6 @@ def _is_not_understood(answer: Any) -> bool:
     if not isinstance(answer, RpcRefused) or isinstance(answer, FINAL):
         return False
     return answer.code in _NOT_UNDERSTOOD or "pending" in answer.message
-
-
-def _hash(request: Request) -> int:
-    return hash(json.dumps(request))
 
 
 def _most_bytes(request: Request) -> int:

@@ -12,7 +12,7 @@ from eth_utils.crypto import keccak
 from chains.chains_file import Chain
 from chains.encoding import in_units
 from chains.nodes import questions
-from chains.nodes.chain_nodes import ChainNodes, Question, RpcNode, Unanswered
+from chains.nodes.chain_nodes import ChainNodes, Question, RpcNode
 from chains.nodes.node_batches import ExchangeBudget, ReplyTooLong
 from chains.nodes.node_errors import (
     FINAL,
@@ -25,6 +25,7 @@ from chains.nodes.node_errors import (
     RpcRefused,
 )
 from chains.nodes.questions import NO_PRICE, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic, VerifiedAccountProof
+from chains.nodes.unanswered_methods import Unanswered
 from chains.tries.header import Header
 from chains.tries.trie import StateAccount
 
@@ -151,7 +152,7 @@ class RpcClient:
         return {
             (node.host, method): unanswered
             for node in self._nodes.all
-            for method, unanswered in node.unanswered.items()
+            for method, unanswered in node.unanswered.by_method().items()
             if unanswered.is_alone
         }
 

@@ -133,19 +133,17 @@ def _silent_nodes(running: Iterable[WorkerHeartbeat]) -> Iterator[Problem]:
     have come to several workers.
     """
     configured = {chain.id: chain for chain in get_chains().chains}
-    times: Counter[tuple[Chain, str, str]] = Counter()
-    of_one: Counter[tuple[Chain, str, str]] = Counter()
+    times: dict[tuple[Chain, str, str], list[int]] = {}
     words: dict[tuple[Chain, str, str], str] = {}
     for each in itertools.chain.from_iterable(worker.unanswered for worker in running):
         if (chain := configured.get(each["chain"])) and each["host"] in chain.hosts:
             key = chain, each["host"], each["method"]
-            times[key] += each["times"]
-            of_one[key] = max(of_one[key], each["times"])
+            times.setdefault(key, []).append(each["times"])
             words[key] = each["words"]
-    for (chain, host, method), count in sorted(times.items(), key=lambda item: item[0][1:]):
+    for (chain, host, method), of_workers in sorted(times.items(), key=lambda item: item[0][1:]):
         told = f"{method}: {words[chain, host, method]} from"
-        if any(of_one[chain, other, method] < _SILENT_FOR_LONG for other in chain.hosts):
-            if count > 1:
+        if any(max(times.get((chain, other, method), [0])) < _SILENT_FOR_LONG for other in chain.hosts):
+            if sum(of_workers) > 1:
                 about = subject(chain.id, node=host, method=method)
                 yield Problem("node_fails", f"{told} {host}, a node of {chain.label}.", about)
         elif host == chain.hosts[0]:
@@ -238,7 +236,7 @@ def signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
         # Several signers of a chain may have the same notice. It is about the first one.
         signer_by_notice: dict[str, str] = {}
         for signer in hindered:
-            # Whoever is told to fund a signer whose key is stolen would pay the thief.
+            # Money for a signer whose key is stolen would go to the thief.
             is_in_vain = signer.is_robbed and signer.wait and signer.wait.code in _UNFUNDED
             if signer.chain_id == chain.id and signer.wait and not is_in_vain:
                 notice = signer.wait.for_operators if quotes_nodes else str(signer.wait)
@@ -382,7 +380,7 @@ def findings(checks: Iterable[Check] = CHECKS) -> Findings:
     problems = [problem for check in checks for problem in check()]
     if any(problem.code == "storage" for problem in problems):
         problems = [problem for problem in problems if problem.code not in STORED]
-    # As in `signers`, nobody is told to pay a thief.
+    # A thief would take the money, as in `signers`.
     robbed = [problem.values for problem in problems if problem.code == "foreign_transactions"]
     problems = [each for each in problems if each.code != "signer_unfunded" or each.values not in robbed]
     notices = [problem for problem in problems if problem.code in _OF_NOTICES]

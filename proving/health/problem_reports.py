@@ -154,19 +154,20 @@ def _note(problems: Mapping[str, Problem]) -> None:
     rows: dict[str, list[ProblemReport]] = {}
     for row in unfinished:
         rows.setdefault(_subject(row.key), []).append(row)
-    known = {row.key for of_subject in rows.values() for row in of_subject}
+    new: list[ProblemReport] = []
     for key, problem in problems.items():
         before = rows.get(_subject(key), [])
-        if key in known or sum(row.is_told for row in before) >= _MOST_CAUSES:
-            continue
-        # The problem is as old as its first cause, unless that was told.
-        began_at = None if any(row.is_told for row in before) else min((row.began_at for row in before), default=None)
-        ProblemReport(key=key, began_at=began_at or Now(), seen_at=Now(), **problem._asdict()).save(force_insert=True)
+        told = [row for row in before if row.is_told]
+        if len(told) < _MOST_CAUSES and all(row.key != key for row in before):
+            # The problem is as old as its first cause, unless that was told.
+            began_at = Now() if told or not before else min(row.began_at for row in before)
+            new.append(ProblemReport(key=key, began_at=began_at, seen_at=Now(), **problem._asdict()))
+    ProblemReport.objects.bulk_create(new)
     # A cause that was told ends with its problem.
-    going_on = [row for key in problems for row in rows.get(_subject(key), [])]
-    unfinished.filter(pk__in=[row.pk for row in going_on if not row.is_told]).exclude(key__in=problems).delete()
-    present = unfinished.filter(Q(key__in=problems) | Q(pk__in=[row.pk for row in going_on]))
-    absent = unfinished.exclude(pk__in=present.values("pk"))
+    going_on = [row.pk for key in problems for row in rows.get(_subject(key), [])]
+    unfinished.filter(pk__in=going_on, is_told=False).exclude(key__in=problems).delete()
+    is_present = Q(key__in=problems) | Q(pk__in=going_on)
+    present, absent = unfinished.filter(is_present), unfinished.exclude(is_present)
     if any(problem.code == "storage" for problem in problems.values()):
         # `findings` leaves these out then, although they may go on.
         absent = absent.exclude(code__in=findings.STORED)

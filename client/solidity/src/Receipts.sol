@@ -13,6 +13,7 @@ import {TrieWalk} from "./TrieWalk.sol";
 /// All of a receipt must be the only encoding there is: a byte for the type (EIP-2718), unless that is 0, and a list of
 /// status, cumulative gas, bloom and logs. From type 0x64 on, other chains have strings behind the logs, which are skipped.
 /// The bloom isn't compared with the logs. Where another receipt shows that this one is absent, nothing is read from it.
+/// @dev The deployed reader has a twin, `ReceiptReader`, whose code can't change. Here no read goes beyond an `end`.
 library Receipts {
     /// @dev The first type with which more than four items may come.
     uint256 private constant FIRST_OF_OTHER_CHAINS = 0x64;

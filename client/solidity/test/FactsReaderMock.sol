@@ -5,8 +5,8 @@ import {IFactsReader} from "../src/IFactsReader.sol";
 import {IFactsRegistry} from "../src/IFactsRegistry.sol";
 import {InvalidProof} from "../src/InvalidProof.sol";
 import {TrieWalk} from "../src/TrieWalk.sol";
-import {FactsCode} from "./FactsCode.sol";
 import {FactsMock} from "./FactsMock.sol";
+import {RealFacts} from "./RealFacts.sol";
 
 /// @title For tests only: a reader of several `FactsMock`. Use it as an `IFactsReader`.
 /// @notice The deployed reader's own code answers, except where a proof is shown under a fact: there any proof but an empty
@@ -19,13 +19,7 @@ contract FactsReaderMock {
 
     /// @param registries One `FactsMock` for each source chain, by rising chain id.
     constructor(address[] memory registries) {
-        bytes memory code = abi.encodePacked(FactsCode.READER, abi.encode(registries));
-        address created;
-        assembly ("memory-safe") {
-            created := create(0, add(code, 32), mload(code))
-        }
-        require(created != address(0), "the reader refuses these registries");
-        _reader = IFactsReader(created);
+        _reader = RealFacts.createReader(registries);
     }
 
     fallback(bytes calldata data) external returns (bytes memory) {

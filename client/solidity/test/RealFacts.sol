@@ -28,7 +28,7 @@ library RealFacts {
         facts.registry = IFactsRegistry(_create(abi.encodePacked(FactsCode.REGISTRY, arguments)));
         address[] memory registries = new address[](1);
         registries[0] = address(facts.registry);
-        facts.reader = IFactsReader(_create(abi.encodePacked(FactsCode.READER, abi.encode(registries))));
+        facts.reader = createReader(registries);
     }
 
     /// @notice Stores what a proof in packed calldata shows. It reverts as the registry does.
@@ -38,6 +38,11 @@ library RealFacts {
         assembly ("memory-safe") {
             revert(add(answer, 32), mload(answer))
         }
+    }
+
+    /// @param registries One for each source chain, by rising chain id.
+    function createReader(address[] memory registries) internal returns (IFactsReader) {
+        return IFactsReader(_create(abi.encodePacked(FactsCode.READER, abi.encode(registries))));
     }
 
     function _create(bytes memory code) private returns (address created) {
