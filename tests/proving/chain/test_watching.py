@@ -399,6 +399,58 @@ def test_one_node_that_names_a_wrong_block_makes_no_thief_where_the_other_lacks_
 
 
 @pytest.mark.long
+def test_a_suspicion_ends_once_the_only_node_shows_our_transaction_in_its_block(observed, settings):
+    observed.rpc("evm_setAutomine", False)
+    ours = money.pending(submit(users.a_key(), request(users.ALICE, block=observed.head())))
+    using, misleads = observed.head(), [True]
+    observed.mine(5)
+
+    def without_receipts(question: Any, reply: Any) -> list[Any]:
+        if question["method"] in {"eth_getTransactionReceipt", "eth_getTransactionByHash"}:
+            return [result(question, None)]
+        # A final block that has used the nonce would displace the transaction.
+        if question["method"] == "eth_getBlockByNumber" and question["params"][0] == "finalized":
+            return [result(question, observed.rpc("eth_getBlockByNumber", "0x1", False))]
+        block = question["params"][1] if is_of_nonce(question) else ""
+        if misleads and block.startswith("0x"):
+            return [reply | {"result": hex(ours.nonce + (int(block, 16) >= using - 2))}]
+        return unproven(question, reply)
+
+    with changed_replies(settings, observed, without_receipts):
+        (sentence,) = told()
+        assert "seems to have used 1 nonce for" in sentence
+        misleads.clear()
+        assert told() == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_thief_in_a_block_that_one_node_alone_shows_is_suspected(observed, settings, nodes):
+    """The only node lacks proofs at this block, or one of two nodes denies the block that the other one proves."""
+    robbed_of_a_reserved_nonce(observed)
+    using = observed.head()
+    observed.mine()
+
+    numbers = [hex(using - 1), hex(using)]
+    hashes = [observed.rpc("eth_getBlockByNumber", number, False)["hash"] for number in numbers]
+    old = [*numbers, *({"blockHash": block_hash} for block_hash in hashes)]
+
+    def denies(question: Any, reply: Any) -> list[Any]:
+        is_block = question["method"] == "eth_getBlockByNumber" and question["params"][0] == hex(using)
+        return [result(question, None) if is_block else reply]
+
+    def forgets(question: Any, reply: Any) -> list[Any]:
+        is_old = question["method"] == "eth_getProof" and question["params"][2] in old
+        return [error(question, -32000, "missing trie node") if is_old else reply]
+
+    with between(observed.url, forgets if nodes == 1 else denies) as url:
+        urls = [url, observed.url][:nodes]
+        reconfigure(settings, f'"{observed.url}"', ", ".join(f'"{each}"' for each in urls))
+        (sentence,) = told()
+    assert "seems to have used 1 nonce for" in sentence
+
+
+@pytest.mark.long
 def test_an_observation_takes_few_requests_however_many_transactions_wait(observed, settings):
     observed.rpc("evm_setAutomine", False)
     ours = money.pending(submit(users.a_key(), request(users.ALICE, block=observed.head())))

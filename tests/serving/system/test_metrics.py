@@ -72,12 +72,30 @@ def left() -> Iterator[Path]:
     """Yield a folder that is named as a running server's, which it must stay."""
     folder = Path(f"/dev/shm/batch-query-service-metrics.{os.getpid()}.running")
     folder.mkdir()
-    # Somebody else's, which must not stop the start.
+    # No server makes such a name, which must not stop the start.
     other = Path("/dev/shm/batch-query-service-metrics.1.2.3")
     other.mkdir()
     yield folder
     folder.rmdir()
     other.rmdir()
+
+
+@pytest.fixture
+def foreign() -> Iterator[Path]:
+    """Yield a folder of another user, of a server that has ended. Nobody but root can make it."""
+    folder = Path(f"/dev/shm/batch-query-service-metrics.{2**30}.ended")
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    yield folder
+    folder.rmdir()
+
+
+@pytest.mark.long
+@needs_memory
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
+def test_a_server_removes_no_metrics_of_another_user(tmp_path, foreign):
+    with serving(tmp_path, threads=2):
+        assert foreign.exists()
 
 
 @pytest.mark.long
