@@ -23,7 +23,8 @@ from config.database import pooler, schema
 _SECRET_CHARS, _DIFFERENT_CHARS = 32, 8
 # Bits of the widest private networks: 10.0.0.0/8 (RFC 1918) and fc00::/7 (RFC 4193).
 _WIDEST = {4: 8, 6: 7}
-# Settings of earlier versions. An operator is told of them, because otherwise they would silently have no effect.
+# Settings of the environment that 0.4.0 removed, and fields of `[[chains]]` that 0.5.0 removed. Without warnings they
+# would silently have no effect. Version 0.6.0 forgets them.
 _GONE = {
     "CONFIRM_ABOVE_QUERIES": "the form asks once more above 1000 queries.",
     "CONFIRM_ABOVE_WEI": "the form asks once more above 0.01 of a real currency.",
@@ -32,6 +33,7 @@ _GONE = {
     "MAX_OPEN_QUERIES": "open batches of a user may have ten times MAX_QUERIES_PER_BATCH.",
     "SENTRY_DSN": "errors are in the log.",
 }
+_GONE_FIELDS = {"gather_seconds": "blocks that are ready in the same turn share a transaction."}
 
 
 @register("settings")
@@ -78,12 +80,21 @@ def check_database(**_: Any) -> list[CheckMessage]:
 
 @register("settings")
 def check_gone_settings(**_: Any) -> list[CheckMessage]:
-    """Warn of settings of the environment that this version doesn't read any more (W007)."""
-    return [
-        Warning(f"{name} is no longer a setting: {instead}", id="accounts.W007")
+    """Warn of settings and fields of chains.toml that this version doesn't read any more (W007)."""
+    gone = [
+        f"{name} is no longer a setting: {instead} Remove it."
         for name, instead in _GONE.items()
         if name in os.environ or f"{name}_FILE" in os.environ
     ]
+    # `check_chains_file` and the commands that read the file report its errors.
+    with suppress(ValueError, OSError):
+        gone += [
+            f"{name} of {chain.label} in chains.toml has no effect any more: {instead} Remove it."
+            for chain in get_chains().chains
+            for name, instead in _GONE_FIELDS.items()
+            if name in chain.model_fields_set
+        ]
+    return [Warning(sentence, id="accounts.W007") for sentence in gone]
 
 
 @register()

@@ -220,8 +220,8 @@ class Chain(Table):
     test_network: bool = False
     block_seconds: Annotated[float, Field(gt=0)] = 12
     """Usual time between blocks."""
-    gather_seconds: Annotated[float, Field(ge=0, le=600)] = 0
-    """Seconds that a small transaction waits for other batches to share it."""
+    gather_seconds: Any = None
+    """A field of 0.4.0 without effect: `accounts.checks` reports it."""
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = HISTORY_WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     gas_prices: Annotated[tuple[GasPrices, ...], BeforeValidator(_gas_prices)] = tuple(RECORDS.values())

@@ -47,9 +47,8 @@ class BatchEstimate:
     @property
     def seconds_to_done(self) -> int:
         """Return the seconds until the batch is done, if all chains answer."""
-        gathering = self.destination.gather_seconds if self.transactions else 0
         until_all_exist = max((source.selected.seconds for source in self.sources if source.selected), default=0)
-        return math.ceil(until_all_exist + gathering + self.blocks_to_done * self.destination.block_seconds)
+        return math.ceil(until_all_exist + self.blocks_to_done * self.destination.block_seconds)
 
 
 def estimate(request: BatchRequest, key: ApiKey) -> BatchEstimate:

@@ -38,8 +38,6 @@ from queries.waits import WaitReason, wait
 # How long nodes may refuse to serve a proof before its batch is rejected. They may be syncing, or temporarily lack the
 # newest state.
 _UNSERVED_PROOF_WAIT = timedelta(minutes=10)
-# More facts than this nearly fill a transaction, so sharing it has no advantage.
-_MOST_THAT_GATHERS = 50
 # Maximum facts that failed, each of a batch, for which a turn tries to send something if the first can't be sent.
 _MOST_FURTHER = 8
 # Seconds until a block that waits for others' transactions is reconciled, if nodes serve no events. If they do, the
@@ -393,23 +391,8 @@ def _ready(seen: Observation, unproven: UnprovenFacts, completed: Sequence[Actio
             return Decision(Continue(), [*completed, prove])
         return Decision(FindPath(trust.header, unproven.to_send_with_header), [*completed, prove])
     arrived = [ShowPath(0)] if seen.path_left else []
-    if gathering := _gathering(seen, unproven):
-        return Decision(gathering, [*arrived, *completed])
     sending = _sending(seen, unproven)
     return Decision(sending.then, [*arrived, *completed, *sending.actions])
-
-
-def _gathering(seen: Observation, unproven: UnprovenFacts) -> Requeue | None:
-    """Wait for other blocks to share a transaction with, if the operator wants that. All wait until the same moment."""
-    is_alone = _is_alone(unproven, unproven.tries) or len(unproven.to_send) > _MOST_THAT_GATHERS
-    if seen.waits_since is None or is_alone or any(isinstance(fact, TimeFact) for fact in unproven.to_send):
-        return None
-    waited = (seen.now - seen.waits_since).total_seconds()
-    remaining = seen.gather_seconds - seen.waits_since.timestamp() % seen.gather_seconds - waited
-    # If the wait is longer, a clock was ahead.
-    if not 0 < remaining <= seen.gather_seconds:
-        return None
-    return Requeue(wait("gathering", seconds=seen.gather_seconds), remaining)
 
 
 def _held_back(seen: Observation, unproven: UnprovenFacts, *, needs_path: bool) -> Requeue | Fail | None:

@@ -225,10 +225,6 @@ class Observation:
     poll_seconds: float
     source_poll_seconds: float
 
-    now: datetime
-    gather_seconds: float
-    waits_since: datetime | None  # when its queries were first ready to be sent; None if blocks don't gather
-
     awaiting_header: Sequence[OpenQuery]
     """The open queries at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
     queries: Mapping[int, OpenQuery]

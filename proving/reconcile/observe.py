@@ -7,13 +7,11 @@ They don't change blocks. Costly reads are made only for blocks that need them.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value, Window
+from django.db.models import Exists, F, Max, OuterRef, Q, Value, Window
 from django.db.models.functions import RowNumber
-from django.utils import timezone
 
 from chains.chains_file import Chain
 from chains.encoding import hex_data
@@ -55,9 +53,7 @@ from queries.models import (
     Query,
     QueryKind,
     Sender,
-    Step,
     StepKind,
-    StepStatus,
     open_queries,
 )
 from queries.waits import WaitReason
@@ -280,15 +276,9 @@ def registry(
     steps = Q(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     awaiting = open_queries(blocks).filter(steps | Q(pk__in=completing)).only("block", "kind", "timestamp", "step")
     awaiting_header = _by_block(blocks, awaiting.annotate(sender=F("batch__sender")).order_by("pk"))
-    waits_since: ByBlock[datetime] = {}
-    if context.destination_rpc.chain.gather_seconds:
-        ready = Step.objects.filter(query__in=open_queries(blocks), status=StepStatus.IN_PROGRESS)
-        ready = ready.exclude(kind=StepKind.INITIAL_STATE).order_by()
-        waits_since = dict(ready.values_list("query__block").annotate(since=Min("started_at")))
     for pk, observation in observations.items():
         if isinstance(observation, Observation):
-            of_block = list(map(OpenQuery.of, awaiting_header[pk]))
-            observations[pk] = replace(observation, awaiting_header=of_block, waits_since=waits_since.get(pk))
+            observations[pk] = replace(observation, awaiting_header=list(map(OpenQuery.of, awaiting_header[pk])))
     unproven = _with_earlier_transactions(
         context.registry, _unproven(blocks, observations), confirmed, accumulations.under_way
     )
@@ -380,9 +370,6 @@ def _compare(
                 source=block.source_chain_id,
                 poll_seconds=context.poll_seconds,
                 source_poll_seconds=heads.poll_seconds(context.source_rpc.chain),
-                now=timezone.now(),
-                gather_seconds=context.destination_rpc.chain.gather_seconds,
-                waits_since=None,
                 awaiting_header=[],
                 queries=open_by_id,
                 view=view,

@@ -286,7 +286,7 @@ def _fetch_proofs(turn: _Turn, blocks: Sequence[Block], unproven: Sequence[Block
             complete[pk] += fetched.complete
             faults[pk] |= fetched.faults
             fetched_queries |= {*fetched.faults, *fetched.complete}
-        if sum(map(len, complete.values())) > _FEW or turn.context.destination_rpc.chain.gather_seconds:
+        if sum(map(len, complete.values())) > _FEW:
             turn.unwritten += [(pk, Complete(queries, StepKind.INITIAL_STATE)) for pk, queries in complete.items()]
             complete.clear()
         if part:

@@ -6,6 +6,7 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
 from tests.accounts.wallets import ALICE
+from tests.service import reconfigure
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -91,7 +92,19 @@ def test_a_setting_that_is_gone_is_told_in_one_sentence(monkeypatch):
 
     assert told() == []
     monkeypatch.setenv("SENTRY_DSN_FILE", "/run/dsn")
-    assert told() == ["SENTRY_DSN is no longer a setting: errors are in the log."]
+    assert told() == ["SENTRY_DSN is no longer a setting: errors are in the log. Remove it."]
+
+
+def test_a_field_of_the_chains_file_that_is_gone_is_accepted_and_told(settings, configure_chains):
+    def told() -> list[str]:
+        return [message.msg for message in run_checks(tags=["settings"]) if message.id == "accounts.W007"]
+
+    configure_chains((7, True, "http://127.0.0.1:1"))
+    assert told() == []
+    reconfigure(settings, "[[chains]]", "[[chains]]\ngather_seconds = 5")
+    [sentence] = told()
+    assert sentence.startswith("gather_seconds of ")
+    assert "(7)" in sentence
 
 
 @pytest.mark.parametrize(("is_hidden", "told"), [(False, []), (True, ["accounts.W008"])])

@@ -7,11 +7,9 @@ them.
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from chains.contract_artifacts import DEPLOYER
 from config.configured_chains import get_chains, get_rpc
@@ -172,22 +170,6 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
     work_side_by_side(lanes.LaneKind.CONNECTION)
     assert chain_state.signer_nonce(service) == nonce + 3
     assert all(tx.accumulates.count() == 1 for tx in Transaction.objects.order_by("-pk")[:3])
-
-
-def test_those_that_wait_for_each_other_share_although_they_came_one_after_another(service, blocks, settings):
-    reconfigure(settings, "[chains.signer]", "gather_seconds = 600\n[chains.signer]")
-    user = a_key()
-    nonce = chain_state.signer_nonce(service)
-    batches = []
-    for number in blocks[:3]:
-        batches += at_blocks(user, [number])
-        work_once()
-        assert fresh(batches[-1]).status == BatchStatus.IN_PROGRESS
-    assert waiting() == ["Waiting for other blocks to share a transaction with, for up to 600 s."] * 3
-    assert chain_state.signer_nonce(service, "pending") == nonce
-    Step.objects.update(started_at=timezone.now() - timedelta(seconds=600))
-    until_done(batches)
-    assert chain_state.signer_nonce(service) == nonce + 1
 
 
 @pytest.mark.long

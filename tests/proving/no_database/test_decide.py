@@ -57,9 +57,6 @@ NOTHING = observation.Observation(
     source=1,
     poll_seconds=0.5,
     source_poll_seconds=3,
-    now=NOW,
-    gather_seconds=0,
-    waits_since=None,
     awaiting_header=[PLAIN],
     queries={1: PLAIN},
     view=RegistryView(bytes(32), {}),
@@ -386,7 +383,7 @@ def test_a_path_that_failed_too_often_waits():
 
 def test_facts_left_to_others_are_completed_and_never_sent():
     under_way = failed(seen(UNVOUCHED, is_extending=True), 4, BALANCE)
-    for base, actions in ((under_way, []), (replace(NOTHING, gather_seconds=5), [BLOCK_HASH])):
+    for base, actions in ((under_way, []), (NOTHING, [BLOCK_HASH])):
         decision = decide.prove(seen(base, awaiting_header=[OTHERS], queries={4: OTHERS}, missing={BALANCE: [4]}))
         assert (decision.then, kinds(decision)) == (GOES_ON, actions)
 
@@ -408,28 +405,6 @@ def test_a_time_that_others_prove_moves_with_a_reorg():
     for following, then in ((NEXT, GOES_ON), (header(8, timestamp=1004), TIME_MOVED)):
         what = seen(NOTHING, queries={3: OTHERS_TIMED}, missing={OF_TIME: [3]}, header=following)
         assert decide.prove(what).then == then
-
-
-BEGUN = datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC)
-GATHERING = replace(NOTHING, now=BEGUN, gather_seconds=5, waits_since=BEGUN)
-MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for number in range(51)}
-
-
-@pytest.mark.parametrize(
-    ("what", "waits"),
-    [
-        pytest.param(replace(GATHERING, now=BEGUN + timedelta(seconds=2)), 1, id="it has begun"),
-        pytest.param(replace(GATHERING, now=BEGUN - timedelta(days=1)), None, id="the clock was set back"),
-        pytest.param(failed(GATHERING, 1, BALANCE), None, id="it goes alone, because one failed"),
-        pytest.param(seen(GATHERING, missing=MANY), None, id="it fills a transaction"),
-    ],
-)
-def test_a_transaction_with_few_facts_waits_for_others(what, waits):
-    decision = decide.prove(what)
-    sent = [action for action in decision.actions if isinstance(action, decide.Prove)]
-    assert bool(sent) == (waits is None)
-    if waits is not None:
-        assert decision.then == decide.Requeue(wait("gathering", seconds=5), waits)
 
 
 # --- Modules that can spend money -------------------------------------------------------------------------------------
