@@ -92,6 +92,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ),
         pytest("tests/contracts/chain/test_package.py", "-k", "literal or required"),
     ),
+    "test/RlpReader": (pytest("tests/contracts/chain/test_calldata_rlp.py"),),
     "NativeBlockHashSource": (pytest("tests/contracts/no_database/test_native_block_hash_source.py"),),
     "OpStackGamesBlockHashSource": (pytest(ROLLUPS, "tests/contracts/chain/test_op_stack_games_block_hash_source.py"),),
     "OpStackBlockHashSource": (pytest("tests/contracts/no_database/test_op_stack_block_hash_source.py"),),

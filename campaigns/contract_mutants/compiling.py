@@ -14,8 +14,8 @@ from contracts.build import CODE, LIBRARY, ROOT_DIR, SETTINGS, artifact_name, co
 # The result of `contracts.build.code_of` for each contract that a mutant may change, by the artifact's name.
 Code = Mapping[str, Mapping[str, Any]]
 
-# This contract calls all functions of the package's libraries. Others call a part.
-_PACKAGE_USER = "test/PackageUser.sol"
+# These contracts call all functions of the package's libraries. Others call a part.
+_LIBRARY_USERS = ("test/PackageUser.sol", "test/RlpReader.sol")
 
 # Mutants in one run of the compiler, because starting it takes seconds.
 _BATCH = 6
@@ -60,7 +60,7 @@ class Compiler:
     ) -> dict[Mutant, Code | None]:
         """Return the code of all contracts in the folder that a mutant may change.
 
-        The library's contracts and `PackageUser` count as in `src`. None if the mutant doesn't compile; empty if it
+        The library's contracts and `_LIBRARY_USERS` count as in `src`. None if the mutant doesn't compile; empty if it
         changes no contract.
 
         `tell` is called with the number of newly compiled mutants.
@@ -93,7 +93,7 @@ class Compiler:
 
     def dependents(self, mutant: Mutant, folder: str) -> list[str]:
         """Return the paths of the folder's sources with contracts that a mutant may change."""
-        folders = ("src/", LIBRARY, _PACKAGE_USER) if folder == "src" else (f"{folder}/",)
+        folders = ("src/", LIBRARY, *_LIBRARY_USERS) if folder == "src" else (f"{folder}/",)
         return [
             path
             for path, declarations in self._reached.items()

@@ -133,7 +133,8 @@ class Project:
     def commands(self, changed: Iterable[str]) -> list[Command]:
         """Return the commands for the changed contracts. Test contracts may have none."""
         commands: list[Command] = []
-        for name in sorted(changed):
+        # Contracts for tests call a library's functions alone, so their tests catch most of its mutants.
+        for name in sorted(changed, key=lambda name: (not name.startswith("test/"), name)):
             commands += [command for command in self._commands.get(name, ()) if command not in commands]
         return commands
 
