@@ -292,8 +292,9 @@ release: needs-of-a-release .venv/ready-for-demo .venv-release/ready .uv/bin/uv 
 	.uv/bin/uv build --quiet --no-build-isolation --python .venv-release/bin/python --no-create-gitignore \
 		--out-dir $(RELEASE) $(SOURCE)/client
 	cd $(SOURCE)/client/solidity && $(NODE_PATH_FIRST) npm pack --silent --pack-destination $(RELEASE)
+	@cat $(addprefix $(SOURCE)/requirements/,service.txt celery.txt era.txt) > build/source/requirements.txt
 	.venv-release/bin/python -W ignore -m cyclonedx_py requirements --output-reproducible \
-		--pyproject $(SOURCE)/pyproject.toml --output-file $(RELEASE)/$(SERVICE).cdx.json $(SOURCE)/requirements/service.txt
+		--pyproject $(SOURCE)/pyproject.toml --output-file $(RELEASE)/$(SERVICE).cdx.json build/source/requirements.txt
 	$(if $(WITHOUT_IMAGE),,$(IMAGE_BY_$(BUILDER)))
 	cd $(SOURCE) && CHAINS_FILE=deploy/known-networks.toml STATE_DIR=../state PYTHONPATH=dev \
 		DJANGO_SETTINGS_MODULE=config.settings $(CURDIR)/$(BIN)/python -m tools.release $(RELEASE) $(VERSION)
@@ -310,22 +311,27 @@ IMAGE_BY_docker = docker build $(IMAGE_SOURCE) && docker save --output $(IMAGE_F
 
 # A folder of packages of this machine would leave out the files that it has not.
 LOCK = env -u UV_FIND_LINKS .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+# The lock of an extra has only the packages that the service's lock lacks.
+LOCK_EXTRA = $(LOCK) $(ARGS) -c requirements/service.txt pyproject.toml --extra $(1) \
+	$$(sed -n 's/^\([^= ]*\)==.*/--no-emit-package \1/p' requirements/service.txt) -o requirements/$(1).txt
 # Neither the image nor a newcomer's machine has a compiler, so the demo's packages, which include the service's, need
 # wheels for each of these.
 PYTHONS := 3.11 3.12 3.13 3.14
 PLATFORMS := x86_64-manylinux_2_28 aarch64-manylinux_2_28 aarch64-apple-darwin
 WHEELS = .uv/bin/uv pip install --quiet --dry-run --target build/wheels --only-binary :all: --require-hashes --no-deps \
-	-r requirements/demo.txt -r requirements/cluster.txt
+	$(addprefix -r requirements/,demo.txt celery.txt era.txt cluster.txt)
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
 	$(LOCK) $(ARGS) --group uv -o requirements/uv.txt
 	$(LOCK) $(ARGS) pyproject.toml -o requirements/service.txt
+	$(call LOCK_EXTRA,celery)
+	$(call LOCK_EXTRA,era)
 	$(LOCK) $(ARGS) -c requirements/service.txt pyproject.toml client/pyproject.toml --extra demo -o requirements/demo.txt
-	$(LOCK) $(ARGS) -c requirements/demo.txt --group cluster -o requirements/cluster.txt
+	$(LOCK) $(ARGS) -c requirements/demo.txt -c requirements/celery.txt --group cluster -o requirements/cluster.txt
 	@for python in $(PYTHONS); do for platform in $(PLATFORMS); do \
 		$(WHEELS) --python-version $$python --python-platform $$platform \
 			|| { echo "Python $$python on $$platform lacks this wheel."; exit 1; }; done; done
-	$(LOCK) $(ARGS) -c requirements/demo.txt -c requirements/cluster.txt pyproject.toml client/pyproject.toml \
-		--extra demo --group cluster --extra dev -o requirements/dev.txt
+	$(LOCK) $(ARGS) $(addprefix -c requirements/,demo.txt celery.txt era.txt cluster.txt) pyproject.toml client/pyproject.toml \
+		--extra demo --extra celery --extra era --group cluster --extra dev -o requirements/dev.txt
 	$(LOCK) $(ARGS) --group verify -o requirements/verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements/attack.txt
 	$(LOCK) $(ARGS) --group release -o requirements/release.txt
@@ -336,7 +342,9 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 # Where uv can't run, pip installs all.
 locks-by-pip: ## Install each lock file by pip alone, and check that no dependency is missing
 	@for lock in requirements/*.txt; do rm -rf build/by-pip; echo "$$lock ..."; \
-		timeout 900 $(PYTHON) dev/tools/install.py --by-pip build/by-pip $$lock || exit 1; done; rm -r build/by-pip
+		case $$lock in */celery.txt|*/era.txt) $(BY_PIP) requirements/service.txt || exit 1;; esac; \
+		$(BY_PIP) $$lock || exit 1; done; rm -r build/by-pip
+BY_PIP = timeout 900 $(PYTHON) dev/tools/install.py --by-pip build/by-pip
 
 clean: ## Remove what the commands above have made
 	rm -rf .uv .venv .venv-verify .venv-attack .venv-release .venv-docs .venv-generators .venv-beacon .geth .op-stack node_modules $(LODESTAR) $(OTHER_EVM) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -363,13 +371,17 @@ help: ## List the commands that one needs first (ALL=1: every command)
 	@$(INSTALL) .venv $< --source client dev
 	@touch $@ .venv/ready-to-run
 
-.venv/ready-for-cluster: requirements/cluster.txt | .venv/ready-for-demo
+.venv/ready-with-celery: requirements/celery.txt | .venv/ready-for-demo
+	@$(INSTALL) .venv $<
+	@touch $@
+
+.venv/ready-for-cluster: requirements/cluster.txt | .venv/ready-with-celery
 	@$(INSTALL) .venv $<
 	@touch $@
 
 .venv/ready: requirements/dev.txt client/pyproject.toml dev/tools/install.py
 	@$(INSTALL) .venv $< --source client dev
-	@touch $@ .venv/ready-for-cluster .venv/ready-for-demo .venv/ready-to-run
+	@touch $@ .venv/ready-for-cluster .venv/ready-with-celery .venv/ready-for-demo .venv/ready-to-run
 
 .uv/bin/uv: requirements/uv.txt
 	@$(INSTALL) .uv $<

@@ -6,6 +6,7 @@ If a sentence begins with a key, such as `.id:`, the fault is at that key of the
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias, TypeVar
 
 # Classes of `chains.chains_file`. They can't be imported here, because that module imports this one.
@@ -52,6 +53,10 @@ OF_CHAIN: Checks[Chain] = (
     (
         lambda entry: entry.contradicts_known_beacon_chain,
         "must have no [chains.beacon_chain] with other values than the service has for this chain: remove the table",
+    ),
+    (
+        lambda entry: entry.era_files and find_spec("cramjam") is None,
+        ".era_files: needs cramjam, the extra `era`: pip install --no-deps --require-hashes -r requirements/era.txt",
     ),
 )
 OF_CONNECTION: Checks[Connection] = (

@@ -11,6 +11,7 @@ import sys
 import tomllib
 from base64 import b64decode
 from contextlib import suppress
+from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, cast
@@ -295,6 +296,10 @@ if BROKER_URL and not _is_url(BROKER_URL, "redis", "rediss", "amqp", "amqps"):
     _faults.append(
         "BROKER_URL must be redis://:password@host:port/number or amqp://user:password@host:port/name, with rediss or "
         "amqps for TLS, and with %2F for a slash in the password."
+    )
+elif BROKER_URL and find_spec("celery") is None:
+    _faults.append(
+        "BROKER_URL needs Celery, the extra `celery`: pip install --no-deps --require-hashes -r requirements/celery.txt"
     )
 if _database_url and not (_server := _postgresql(_database_url)):
     _faults.append("DATABASE_URL must be postgresql://user:password@host:port/database.")

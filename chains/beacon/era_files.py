@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from cramjam import DecompressionError, snappy
 from eth_utils.crypto import keccak
 
 from chains import bounded_http
@@ -143,8 +142,7 @@ class EraFiles:
         # Roots are random bytes, so compression may even make them larger. The last frame must be read whole.
         (entry,) = file.parts([(at, at + _HEAD + len(state) + len(state) // 64 + _FRAME)])
         # The read bytes end in the middle of the stream, behind the needed roots.
-        with suppress(DecompressionError):
-            snappy.decompress_into(entry[_HEAD:], state)
+        _unpack_into(state, entry[_HEAD:])
         roots = PeriodRoots(bytes(state[_BEFORE_ROOTS:-size]), bytes(state[-size:]))
         if period_root(self._chain, roots) != root:
             raise InvalidEra("Its roots belong to another period.")
@@ -225,10 +223,21 @@ def _hash_and_difficulty(entry: bytes) -> tuple[bytes, int]:
 
 def _unpacked(framed: bytes, most: int) -> bytes:
     out = bytearray(most)
+    size = _unpack_into(out, framed)
+    if size is None:
+        raise InvalidEra(f"It has no valid compressed data of at most {most} bytes where an entry must be.")
+    return bytes(out[:size])
+
+
+def _unpack_into(out: bytearray, framed: bytes) -> int | None:
+    """Decompress as much as `out` can hold, and return the size. None if the data is cut off, wrong or larger."""
+    # A service without era files doesn't need this package (the extra `era`).
+    from cramjam import DecompressionError, snappy  # noqa: PLC0415
+
     try:
-        return bytes(out[: snappy.decompress_into(framed, out)])
+        return snappy.decompress_into(framed, out)
     except DecompressionError:
-        raise InvalidEra(f"It has no valid compressed data of at most {most} bytes where an entry must be.") from None
+        return None
 
 
 def _index(data: bytes, at: int) -> list[int | None]:

@@ -30,7 +30,8 @@ MONITORING = {"prometheus", "grafana"}
 
 
 def test_the_image_has_the_packages_that_are_pinned_and_no_others():
-    assert "--no-deps --require-hashes --only-binary :all: -r requirements/service.txt" in CONTAINERFILE
+    locks = " ".join(f"-r requirements/{lock}.txt" for lock in ("service", "celery", "era"))
+    assert f"--no-deps --require-hashes --only-binary :all: \\\n    {locks} " in CONTAINERFILE
     assert re.findall(r"^FROM (\S+)", CONTAINERFILE, re.MULTILINE) == ["python:3.12.8-slim"] * 2 + ["scratch"]
     assert "apt-get" not in CONTAINERFILE
 

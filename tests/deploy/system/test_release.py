@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import sys
 import tarfile
 import tomllib
@@ -86,10 +87,23 @@ def test_the_services_archive_migrates_and_passes_its_checks(release, tmp_path):
     (service,) = tmp_path.iterdir()
     assert service.name == f"batch-query-service-{VERSION}"
     run(sys.executable, "-m", "venv", ".venv", folder=service)
-    install = (".venv/bin/pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", "requirements/service.txt")
-    run(*install, folder=service)
+    install = (".venv/bin/pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r")
+    variables = {"STATE_DIR": str(tmp_path / "state")}
+    run(*install, "requirements/service.txt", folder=service)
     for command in ("migrate", "check"):
-        run(".venv/bin/python", "manage.py", command, folder=service, STATE_DIR=str(tmp_path / "state"))
+        run(".venv/bin/python", "manage.py", command, folder=service, **variables)
+    # A setting that needs an extra's packages is refused until they are there.
+    chains = tmp_path / "chains.toml"
+    chains.write_text('[[chains]]\nid = 1\nname = "A"\nrpc_urls = ["http://127.0.0.1:9"]\nera_files = ["eras"]\n')
+    check = [".venv/bin/python", "manage.py", "check", "--deploy"]
+    for setting, value, lock in (("BROKER_URL", "redis://:a@h/0", "celery"), ("CHAINS_FILE", str(chains), "era")):
+        variables[setting] = value
+        said = []
+        for _ in range(2):
+            done = subprocess.run(check, cwd=service, env=variables, capture_output=True, text=True, check=False)
+            said.append(f"pip install --no-deps --require-hashes -r requirements/{lock}.txt" in done.stderr)
+            run(*install, f"requirements/{lock}.txt", folder=service)
+        assert said == [True, False], setting
 
 
 def test_a_contract_that_imports_the_npm_package_compiles(release, tmp_path):
@@ -129,7 +143,7 @@ def test_deployed_contracts_have_the_addresses_and_the_code_that_were_told(
     assert hashes == {contract["address"]: contract["runtimeCodeHash"][2:] for contract in told["contracts"]}
 
 
-def test_the_bill_of_materials_has_what_the_service_installs_with_hashes_and_what_is_released(release):
+def test_the_bill_of_materials_has_what_the_image_installs_with_hashes_and_what_is_released(release):
     (path,) = release.glob("*.cdx.json")
     bill = json.loads(path.read_text())
     assert (bill["bomFormat"], bill["metadata"]["component"]["version"]) == ("CycloneDX", VERSION)
@@ -139,7 +153,7 @@ def test_the_bill_of_materials_has_what_the_service_installs_with_hashes_and_wha
         }
         for component in bill["components"]
     }
-    locked = (PROJECT / "requirements/service.txt").read_text()
+    locked = "".join((PROJECT / f"requirements/{lock}.txt").read_text() for lock in ("service", "celery", "era"))
     expected = {
         (name, version): set(re.findall("sha256:([0-9a-f]{64})", hashes))
         for name, version, hashes in re.findall(r"^(\S+)==(\S+)(.*\\\n(?:    --hash.*\n)+)", locked, re.MULTILINE)

