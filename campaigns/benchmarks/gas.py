@@ -1057,7 +1057,7 @@ def measure_several_slots(geth: Geth | None = None) -> Iterator[Result]:
 
 
 def measure_package() -> Iterator[Result]:
-    """Yield the gas of the package's walk over arrays of nodes, of its headers, and of its adapters."""
+    """Yield the gas of the package's walk over arrays of nodes, of its headers and receipts, and of its adapters."""
     with Lab(_BLOCK) as lab:
         case = generated("", 1, slots=1, slot_levels=(16, 16, 16, 16, 9, 2))
         [account] = case.accounts
@@ -1073,6 +1073,13 @@ def measure_package() -> Iterator[Result]:
         header = prague_header(_BLOCK, state_root, bytes(32), random.Random(_SEED))
         yield lab.ask("a header's state root", user, "headerStateRoot", header)
         yield lab.ask("a header's parent beacon block root", user, "headerField", header, 19)
+        receipts, of_receipts = receipts_of(_LOG_COUNTS[1])
+        walk = tries.encode(receipt_nodes(receipt_trie(dict(enumerate(receipts))), _INDEX))
+        shown = rlp.decode(of_receipts)[_RECEIPTS_ROOT], walk
+        yield lab.ask(f"a receipt, logs: {_LOG_COUNTS[1]}", user, "receipt", _INDEX, *shown)
+        yield lab.ask(
+            f"a receipt's last log, logs: {_LOG_COUNTS[1]}", user, "receiptLog", _INDEX, _LOG_COUNTS[1] - 1, *shown
+        )
         oracle = lab.deploy("package/CurveBlockHashOracle", lab.known(case).address, 31337)
         yield lab.ask("Curve: get_state_root", oracle, "get_state_root", _BLOCK)
         yield lab.ask("Curve: get_block_hash, of a native source", oracle, "get_block_hash", _BLOCK)

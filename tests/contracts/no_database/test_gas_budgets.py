@@ -51,7 +51,7 @@ SHOWN_SLOT = 30_000
 SHOWN_WITHDRAWAL = 21_500
 MESSAGE, COPY_OF_A_PROVER = 60_000, 65_000
 # In the order of `measure_package`.
-PACKAGE = (22_000, 28_000, 6_000, 11_500, 6_500, 9_000, 28_000, 22_000)
+PACKAGE = (22_000, 28_000, 6_000, 11_500, 31_000, 36_500, 6_500, 9_000, 28_000, 22_000)
 
 
 @pytest.fixture(scope="module")
