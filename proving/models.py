@@ -566,8 +566,7 @@ def new_problem_id() -> str:
 class ProblemReport(DueRow):
     """A problem of `/healthz`, from when it was first seen until the operator's webhook was told of its end.
 
-    The row is due when a message must be sent. A row of `database_unavailable` waits for the next outage, in which all
-    workers send its id (`proving.health.problem_reports`).
+    The row is due when a message must be sent.
     """
 
     id = models.CharField(primary_key=True, max_length=40, default=new_problem_id)

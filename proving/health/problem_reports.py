@@ -3,15 +3,12 @@
 The worker that holds the lane stores problems as `ProblemReport`, and sends their messages. If it is killed between
 sending and storing, the message is sent again with the same `webhook-id`. So a receiver gets each at least once.
 
-While the database doesn't answer, nobody can hold a lane. Each worker then tells so by itself, with an id that all
-workers have read before, unless one has just started (`OutageWatch`). These messages are in memory alone.
+While the database doesn't answer, nobody can hold a lane, and nothing is sent.
 """
 
 import json
 import logging
 import re
-import threading
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,14 +18,13 @@ from hashlib import sha256
 from django.conf import settings
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Now
-from django.utils import timezone
 
 from chains import bounded_http
 from chains.bounded_http import Failed, HttpRequest
 from config.database import due_rows
 from proving.health import findings
 from proving.health.findings import Problem, Severity
-from proving.models import SEEN, ProblemReport, new_problem_id
+from proving.models import SEEN, ProblemReport
 from proving.webhooks.delivery import TOTAL_SECONDS, signed_headers
 from proving.working.lanes import HeldLane
 from queries import clock, webhooks
@@ -54,7 +50,6 @@ _AMOUNT = re.compile(r"(?i)(?<![\w(-])(?<!status )(0x)?[0-9a-f]*\d[0-9a-f.,-]*")
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 600
 # Maximum messages of a turn, which are sent at the same time.
 _MESSAGES = 8
-_AWAY = f"The database has not answered a worker for {_HELD.total_seconds():.0f} s, or accepts no writes."
 
 
 # --- Messages ---------------------------------------------------------------------------------------------------------
@@ -72,7 +67,6 @@ def _message(
     severity: Severity,
     began_at: datetime,
     ended_at: datetime | None,
-    **more: object,
 ) -> ProblemMessage:
     """Return the message of a problem's beginning, or of its end. It is the same at each attempt."""
     kind = "ended" if ended_at else "began"
@@ -84,7 +78,6 @@ def _message(
         "values": problem.values,
         "beganAt": began_at.isoformat(),
         "endedAt": ended_at.isoformat() if ended_at else None,
-        **more,
     }
     body = {"type": f"problem.{kind}", "timestamp": (ended_at or began_at).isoformat(), "data": data}
     return ProblemMessage(f"{problem_id}_{kind}", json.dumps(body))
@@ -150,7 +143,7 @@ def _key(problem: Problem) -> str:
 
 
 def _note(problems: Mapping[str, Problem]) -> None:
-    unfinished = ProblemReport.objects.filter(ended_at=None).exclude(code=findings.DATABASE_UNAVAILABLE)
+    unfinished = ProblemReport.objects.filter(ended_at=None)
     rows: dict[str, list[ProblemReport]] = {}
     for row in unfinished:
         rows.setdefault(_subject(row.key), []).append(row)
@@ -203,90 +196,3 @@ def _note_attempt(row: ProblemReport, *, is_taken: bool) -> None:
         this.delete()
     else:
         this.update(is_told=True, attempts=0, failing_since=None, due_at=Now() if row.ended_at else None)
-
-
-# --- A database that doesn't answer -----------------------------------------------------------------------------------
-
-# Seconds without an answer after which the database doesn't answer any more. A worker asks it every five seconds.
-_ANSWERS_SECONDS = 10
-
-
-class OutageWatch:
-    """A worker's watch over its database, in a thread that doesn't use the database.
-
-    It counts the seconds in which it runs itself, so a worker that was paused sees no outage.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._silent = self._answering = 0  # seconds
-        self._is_new = True
-        self._told_id = ""  # of the last outage, until the database has forgotten it
-        self._next_id = ""
-        self._known: list[dict[str, object]] = []
-        self._outage: tuple[str, datetime] | None = None
-        self._messages = deque[tuple[ProblemMessage, datetime]]()
-        self._pause = self._failures = 0
-
-    def note_answer(self) -> None:
-        """Note that the database answers, and read what an outage would tell. A worker calls this at each heartbeat.
-
-        A worker that starts, or whose outage has ended, takes the id away, so that no two outages have the same.
-        """
-        rows = ProblemReport.objects.filter(ended_at=None)
-        of_outages = rows.filter(code=findings.DATABASE_UNAVAILABLE)
-        if self._is_new or self._told_id:
-            (of_outages if self._is_new else of_outages.filter(pk=self._told_id)).delete()
-        if not of_outages.exists():
-            row = ProblemReport(
-                key=findings.DATABASE_UNAVAILABLE, code=findings.DATABASE_UNAVAILABLE, began_at=Now(), seen_at=Now()
-            )
-            ProblemReport.objects.bulk_create([row], ignore_conflicts=True)
-        stored = list(rows)
-        with self._lock:
-            self._is_new, self._told_id, self._silent = False, "", 0
-            self._next_id = next((row.pk for row in stored if row.code == findings.DATABASE_UNAVAILABLE), "")
-            self._known = [
-                {"id": row.pk, "code": row.code, "problem": row.sentence, "values": row.values}
-                for row in stored
-                # One that may be over isn't told, though its end isn't told yet.
-                if row.code != findings.DATABASE_UNAVAILABLE and row.absent_since is None
-            ]
-
-    def run(self, stopping: threading.Event) -> None:
-        while not stopping.wait(1):
-            try:
-                self.tick()
-            except Exception:
-                logger.exception("the observation of the database failed")
-
-    def tick(self) -> None:
-        """Count a second, and send the first message if it is due."""
-        self._count()
-        self._pause -= 1
-        if self._messages and self._pause <= 0:
-            self._send()
-
-    def _count(self) -> None:
-        problem, now = Problem(findings.DATABASE_UNAVAILABLE, _AWAY), timezone.now()
-        with self._lock:
-            self._silent += 1
-            self._answering = self._answering + 1 if self._silent < _ANSWERS_SECONDS else 0
-            if self._outage is None and self._silent >= _HELD.total_seconds():
-                self._outage = problem_id, began_at = self._next_id or new_problem_id(), now - _HELD
-                self._messages.append(
-                    (_message(problem_id, problem, Severity.CRITICAL, began_at, None, known=self._known), now)
-                )
-            elif self._outage and self._answering >= _HELD.total_seconds():
-                self._told_id, began_at = self._outage
-                self._messages.append((_message(self._told_id, problem, Severity.CRITICAL, began_at, now), now))
-                self._outage, self._next_id = None, ""
-
-    def _send(self) -> None:
-        message, since = self._messages[0]
-        if _deliver([message])[0] or timezone.now() - since >= webhooks.RETRIED:
-            self._messages.popleft()
-            self._failures = self._pause = 0
-        else:
-            pause = due_rows.backoff(self._failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
-            self._pause, self._failures = int(pause.total_seconds()), self._failures + 1

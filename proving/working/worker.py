@@ -25,7 +25,6 @@ from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any
 
-from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -106,7 +105,6 @@ class Worker:
         self._lanes = lanes.every()
         self._pool = ThreadPoolExecutor(len(self._lanes), thread_name_prefix="worker")
         self._turns: dict[LaneName, Future[None]] = {}
-        self._outages = problem_reports.OutageWatch() if settings.OPERATOR_WEBHOOK_URL else None
         # The counters must exist before their first event: Prometheus sees no increase in a series that begins with 1.
         for chain, event in itertools.product(get_chains().chains, counters.ChainEvent):
             counters.CHAIN_EVENTS.labels(str(chain.id), event)
@@ -128,8 +126,6 @@ class Worker:
         # Lanes that wait for databases and nodes get the interpreter back sooner from those that compute. In seconds.
         sys.setswitchinterval(0.001)
         logger.info("worker %s starts", self.name)
-        if self._outages:
-            threading.Thread(target=self._outages.run, args=(self._stopping,), name="outages", daemon=True).start()
         next_beat, beats = time.monotonic(), 0
         while not self._stopping.is_set():
             try:
@@ -169,8 +165,6 @@ class Worker:
         seen = {"beat_at": Now(), "has_old_chains": has_old_chains, "unanswered": chain_watch.unanswered()}
         if not WorkerHeartbeat.objects.filter(worker=self.name).update(**seen):
             WorkerHeartbeat.objects.create(worker=self.name, beat_at=Now(), started_at=Now())
-        if self._outages:
-            self._outages.note_answer()
 
     def _begin_turns(self, kinds: Collection[LaneKind]) -> None:
         self._turns = {name: running for name, running in self._turns.items() if not running.done()}

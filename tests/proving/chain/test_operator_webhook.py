@@ -26,6 +26,7 @@ from tests.service import ALICE, a_key, expire_leases, reconfigure, request, sub
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
 SECONDS = 120
+AWAY = "database_unavailable"
 
 
 @pytest.fixture
@@ -234,6 +235,17 @@ def test_a_message_comes_again_with_the_same_id_where_a_worker_is_killed_or_the_
             work()
             assert len(failing.received) == count
     assert len({(got.id, got.body) for got in failing.received}) == 1
+
+
+def test_the_row_that_0_4_0_kept_for_an_outage_goes_without_a_message(hook, unreachable_chain):
+    now = timezone.now()
+    ProblemReport.objects.create(key=AWAY, code=AWAY, began_at=now, seen_at=now)
+    beat()
+    work()
+    later(seconds=200)
+    work()
+    assert not ProblemReport.objects.filter(code=AWAY).exists()
+    assert AWAY not in {code for _, code, _ in told(hook)}
 
 
 @pytest.mark.release

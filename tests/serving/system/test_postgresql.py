@@ -17,7 +17,6 @@ from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from devnet.servers import Postgres
 from tests.chain_fixtures import chain_fixture
 from tests.factories import until
-from tests.proving.receiver import Received, Receiver, receiver
 from tests.service import ALICE, request
 
 pytestmark = pytest.mark.long
@@ -56,16 +55,8 @@ def start(chain, tmp_path_factory) -> Iterator[Callable[..., Service]]:
 
 
 @pytest.fixture(scope="module")
-def hook() -> Iterator[Receiver]:
-    with receiver() as hook:
-        yield hook
-
-
-@pytest.fixture(scope="module")
-def service(start, server, hook) -> Service:
-    started: Service = start(
-        DATABASE_URL=server.url(), OPERATOR_WEBHOOK_URL=hook.url, OPERATOR_WEBHOOK_SECRET=f"whsec_{'A' * 32}"
-    )
+def service(start, server) -> Service:
+    started: Service = start(DATABASE_URL=server.url())
     return started
 
 
@@ -117,30 +108,6 @@ def test_web_server_and_worker_go_on_when_the_database_is_there_again(service, s
     assert submitted.status_code == 200, submitted.text
     prove(service, key, chain)
     service.require_running()
-
-
-@pytest.mark.release
-def test_each_worker_tells_the_operator_that_the_database_is_away_and_is_there_again(service, server, hook):
-    service.manage("stop", str(CHAIN_ID))
-    service.start_worker("second")
-
-    def messages(kind: str, code: str) -> list[Received]:
-        return [got for got in hook.received if (got.type, got.data("code")) == (f"problem.{kind}", code)]
-
-    until(lambda: bool(messages("began", "signing_stopped")), "what is known before", SECONDS, hook.received.copy)
-    before = len(messages("began", "database_unavailable"))
-    server.kill()
-    try:
-        until(lambda: len(messages("began", "database_unavailable")) == before + 2, "two messages", 2 * SECONDS)
-    finally:
-        server.start()
-    service.manage("resume", str(CHAIN_ID))
-    until(lambda: bool(messages("ended", "signing_stopped")), "the end of the stop", SECONDS, hook.received.copy)
-    began = messages("began", "database_unavailable")[before:]
-    ended = [got for got in messages("ended", "database_unavailable") if got.data("id") == began[0].data("id")]
-    assert [len({got.id for got in of_kind}) for of_kind in (began, ended)] == [1, 1]
-    assert {known["code"] for got in began for known in got.data("known")} == {"signing_stopped"}
-    service.process("second").stop()
 
 
 def test_a_database_that_was_restarted_unseen_fails_no_request(service, server, chain, key):
