@@ -34,10 +34,6 @@ REQUEST_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 
-DATABASE_RETRIES = Counter(
-    "batchquery_database_retries_total", "Database transactions that ran again because of a deadlock."
-)
-
 
 @dataclass(frozen=True)
 class Exposition:

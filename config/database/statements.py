@@ -301,8 +301,5 @@ def retried(work: Callable[[], T]) -> T:
             if is_inside or not is_deadlock(error):
                 raise
             logger.warning("a database transaction runs again, %s: %s", type(error.__cause__).__name__, error)
-            from config.metrics_server import DATABASE_RETRIES  # noqa: PLC0415 (slow to load, and seldom needed)
-
-            DATABASE_RETRIES.inc()
             time.sleep(_PAUSE_SECONDS)
     return work()

@@ -34,7 +34,7 @@ from proving.models import (
     WorkerHeartbeat,
 )
 from queries import webhooks
-from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, WebhookDelivery
+from queries.models import OPEN_STATUSES, Batch, Block, Sender
 
 _Family = CounterMetricFamily | GaugeMetricFamily
 
@@ -161,14 +161,6 @@ def _batches() -> Iterator[_Family]:
     yield from _families((*labels, "code"), rows, ("batches_ended_last_hour", help_text))
 
 
-def _webhooks() -> Iterator[_Family]:
-    ended = WebhookDelivery.objects.filter(ended_at__gt=Now() - _HOUR).order_by()
-    counts = dict(ended.values_list("status").annotate(all=Count("pk")))
-    rows = [((outcome,), counts.get(outcome, 0)) for outcome in (DeliveryStatus.DELIVERED, DeliveryStatus.FAILED)]
-    help_text = "Webhook events that were delivered or given up within the last hour."
-    yield from _families(("status",), rows, ("webhook_deliveries_ended_last_hour", help_text))
-
-
 # --- Money ------------------------------------------------------------------------------------------------------------
 
 
@@ -283,9 +275,6 @@ def _chains() -> Iterator[_Family]:
 
 def _health() -> Iterator[_Family]:
     yield from _families((), [((), WorkerHeartbeat.running().count())], ("workers", "Workers that run."))
-    seconds = [((stage,), value) for stage, value in findings.longest_standstills().items()]
-    help_text = "Seconds since the oldest due work last advanced; 0: none is due."
-    yield from _families(("kind",), seconds, ("standstill_seconds", help_text))
     found = findings.findings()
     critical = findings.critical(found.problems)
     problems = [notice for notice in found.notices if notice.code]
@@ -308,4 +297,4 @@ def _age(since: datetime | None, now: datetime) -> float:
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 
-_READERS: tuple[Callable[[], Iterator[_Family]], ...] = (_queues, _batches, _webhooks, _signers, _chains, _health)
+_READERS: tuple[Callable[[], Iterator[_Family]], ...] = (_queues, _batches, _signers, _chains, _health)
