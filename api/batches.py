@@ -168,7 +168,9 @@ def cancel_batch_query(request: HttpRequest, internalId: str) -> dict[str, str]:
 def withdraw(batch: Batch, *, by: str) -> None:
     """Cancel a batch for its user. `by` is a key of `_CANCELLED_SENTENCES`. Raises `ApiError`: already_finished."""
     code = RejectionCode.CANCELLED_BY_USER
-    if batch.rejection_code != code and not batch_states.withdraw(batch.pk, code=code, reason=_CANCELLED_SENTENCES[by]):
+    if batch.rejection_code != code and not batch_states.withdraw(
+        [batch.pk], code=code, reason=_CANCELLED_SENTENCES[by]
+    ):
         batch.refresh_from_db(fields=["status", "rejection_code"])
         if batch.rejection_code != code:
             raise ApiError(409, "already_finished", f"The batch is {batch.status}, so there is nothing to cancel.")

@@ -61,7 +61,7 @@ class BatchAdmin(ReadOnlyAdmin):
         reason = f"The operator has cancelled the batch. The reason given: {why}"
         for batch in batches:
             with transaction.atomic():
-                if not batch_states.withdraw(batch.pk, code=RejectionCode.CANCELLED_BY_OPERATOR, reason=reason):
+                if not batch_states.withdraw([batch.pk], code=RejectionCode.CANCELLED_BY_OPERATOR, reason=reason):
                     self.message_user(request, f"{batch} is no longer open.", messages.ERROR)
                     continue
                 self.log_change(request, batch, f"Cancelled. Why: {why}")

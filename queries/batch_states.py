@@ -60,13 +60,13 @@ def admit(batches: Sequence[Batch]) -> None:
             logger.info("batch %s admitted, about %d gas", batch.pk, batch.estimated_gas)
 
 
-def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, retryable: bool) -> int:
-    """Reject the batches that are still open, and return their number.
+def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, retryable: bool) -> list[str]:
+    """Reject the batches that are still open, and return their identifiers.
 
     `code` is a `RejectionCode`. An operator's reason is a sentence. `retryable` says whether submitting the same batch
     again can succeed.
     """
-    count = 0
+    changed: list[str] = []
     for chunk in chunks(sorted(batches), _CHUNK):
         open_now = Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES)
         if not open_now.exists():
@@ -87,16 +87,19 @@ def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, ret
             content = {"error": str(reason), "code": code, "retryable": retryable}
             receivers = webhooks.of(rejected).values()
             webhooks.tell(receivers, WebhookEvent.REJECTED, BatchStatus.REJECTED, **content)
-        count += len(rejected)
+        changed += rejected
         if rejected:
             logger.warning("rejected %s: %s (%s)", ", ".join(rejected), reason, code)
-    return count
+    return changed
 
 
-def withdraw(batch: str, *, code: RejectionCode, reason: str) -> bool:
-    """Reject the batch for good if it is open. Transactions that were sent for it are still paid and monitored."""
+def withdraw(batches: Collection[str], *, code: RejectionCode, reason: str) -> list[str]:
+    """Reject the batches that are open for good, and return their identifiers.
+
+    Transactions that were sent for them are still paid and monitored.
+    """
     # A program that repeats retryable submissions would undo the cancellation.
-    return bool(reject([batch], code=code, reason=reason, retryable=False))
+    return reject(batches, code=code, reason=reason, retryable=False)
 
 
 @dataclass(frozen=True)

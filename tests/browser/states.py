@@ -138,7 +138,8 @@ def rejected() -> Batch:
 
 def cancelled() -> Batch:
     batch = batches.accept(batches.a_batch(fee=10**17))
-    batch_states.withdraw(batch.pk, code=RejectionCode.CANCELLED_BY_USER, reason="The batch was cancelled on its page.")
+    reason = "The batch was cancelled on its page."
+    batch_states.withdraw([batch.pk], code=RejectionCode.CANCELLED_BY_USER, reason=reason)
     return over(3, batch, since=60)
 
 

@@ -90,6 +90,11 @@ def cancel(batch: Batch) -> None:
     batch.refresh_from_db()
 
 
+def cancel_by_command(batch: Batch) -> None:
+    """Cancel the batch as an operator."""
+    call_command("cancel", batch.pk, reason="A test.", stdout=StringIO())
+
+
 def pending(batch: Batch) -> Transaction:
     """Return the batch's transaction from the mempool."""
     work(2)

@@ -23,7 +23,7 @@ class Command(BaseCommand):
     def handle(self, *, address: list[str], all: bool, reason: str, **_: Any) -> None:  # noqa: A002 (the option's name)
         if bool(address) == all:
             raise CommandError("Name the users' addresses, or --all.")
-        whose = User.objects.all() if all else User.objects.filter(pk__in=[_user(each).pk for each in address])
+        whose = User.objects.all() if all else User.objects.filter(pk__in=[user_named(each).pk for each in address])
         with transaction.atomic():
             operator_log.record(
                 whose.filter(api_keys__isnull=False, api_keys__revoked_at=None).distinct(),
@@ -34,12 +34,13 @@ class Command(BaseCommand):
         self.stdout.write(f"{revoked} keys revoked.")
 
 
-def _user(given: str) -> User:
+def user_named(given: str) -> User:
+    """Return the user with this name. Raises `CommandError` if nobody has signed in with it."""
     name = read_user_name(given)
     others = User.objects.filter(address=name.rpartition(":")[2]) if name else ()
     user = next((user for user in others if user.name == name), None)
     if user is None:
         names = " and ".join(other.name for other in others)
         hint = f" Did you mean {names}?" if names else ""
-        raise CommandError(f"Nobody has signed in with {given}; no key was revoked.{hint}")
+        raise CommandError(f"Nobody has signed in with {given}. Nothing was changed.{hint}")
     return user

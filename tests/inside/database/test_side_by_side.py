@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
+from io import StringIO
 from subprocess import PIPE
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
@@ -43,6 +45,7 @@ from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
 from tests.databases import same_database
 from tests.explorer.batches import a_batch, accept, batch_at, complete, deployed, finish, queries_of, settle
+from tests.factories import log_of_operators
 from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, chains_toml, fresh, header, request, submit
 from tests.side_by_side import meet
 
@@ -189,6 +192,27 @@ def test_of_cancelling_and_becoming_done_one_comes_first(client, key, done_first
     assert Batch.objects.get().status == (BatchStatus.DONE if done_first else BatchStatus.REJECTED)
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_command_cancels_no_batch_that_becomes_done_meanwhile(named):
+    first, last = a_batch(), accept(a_batch())
+    complete(last, *list(StepKind)[:-1])
+    arguments = [first.pk, last.pk] if named else ["--user", ALICE]
+
+    def cancel() -> str:
+        try:
+            call_command("cancel", *arguments, reason="A test.", stdout=StringIO())
+        except CommandError as refused:
+            return str(refused)
+        return ""
+
+    met = meet(lambda: batch_states.complete(queries_of(last), StepKind.FACTS_PROVEN), cancel)
+    assert met.waited
+    assert met.second == (f"The batch {last.pk} is DONE. Nothing was cancelled." if named else "")
+    assert fresh(last).status == BatchStatus.DONE
+    assert fresh(first).is_open is named
+    assert [name for _, name, _ in log_of_operators()] == ([] if named else [first.pk])
+
+
 # --- Due rows ---------------------------------------------------------------------------------------------------------
 
 
@@ -220,7 +244,7 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
         admit._wake_blocks([own])
 
     def cancel_and_release() -> None:
-        batch_states.withdraw(paid_for.pk, code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
+        batch_states.withdraw([paid_for.pk], code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
         turn._end_blocks(lane, claim, [block], {block.pk: Settled()})
 
     assert meet(accept_own, cancel_and_release).waited

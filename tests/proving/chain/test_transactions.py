@@ -16,7 +16,7 @@ from queries.waits import wait
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.metrics import chain_events
 from tests.proving import chain_state, receipts, transactions
-from tests.proving.money import cancel, pending, stopped
+from tests.proving.money import cancel, cancel_by_command, pending, stopped
 from tests.service import changed_replies, expire_leases, fresh, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, SIGNER_KEY, a_key
 
@@ -193,7 +193,8 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, 
 
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
-def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool, batch):
+@pytest.mark.parametrize("cancel", [cancel, cancel_by_command])
+def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool, batch, cancel):
     nonce = pending(batch).nonce
     before = chain_events()
     cancel(batch)

@@ -48,7 +48,7 @@ def state(tmp_path_factory) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", ["migrate", "check_chains --help", "stop", "resume"])
+@pytest.mark.parametrize("command", ["migrate", "check_chains --help", "stop", "resume", "cancel --help"])
 def test_commands_load_nothing_of_chains_and_pages_before_they_need_it(state, command):
     modules = loaded(_MANAGE, *command.split(), STATE_DIR=state)
     assert "proving.models" in modules
