@@ -22,8 +22,8 @@ from chains.encoding import hex_data
 django.setup()
 from config.configured_chains import get_chains  # noqa: E402 (Django comes first)
 from proving.registries.creations import Creation  # noqa: E402
-from proving.registries.deployments import reader_of  # noqa: E402
-from proving.registries.registry_setup import planned_creations  # noqa: E402
+from proving.registries.deployments import creation_code, reader_of  # noqa: E402
+from proving.registries.registry_setup import planned_creations, planned_prover  # noqa: E402
 
 _HOW_TO_CHECK = (
     "This version was released before anybody deployed these contracts. Their addresses follow from their code "
@@ -58,18 +58,34 @@ def write_deployments(folder: Path, version: str) -> None:
 
 
 def contracts_on(destination: int) -> Iterator[dict[str, Any]]:
-    """Yield descriptions of the contracts for the destination's connections, and of the reader of their registries."""
-    registries = {}
+    """Yield descriptions of the contracts for the destination's connections, and of the reader of their registries.
+
+    State provers, pointers and adapters follow, which anybody may deploy over these registries.
+    """
+    registries, provers, adapters = {}, [], []
     for connection in get_chains().connections:
         if connection.destination_id == destination:
             creations = planned_creations(connection)
-            yield from (described(creation, connection.source_id) for creation in creations)
-            registries[connection.source_id] = creations[-1].address
+            yield from (described(creation, source=connection.source_id) for creation in creations)
+            source, registry = connection.source_id, creations[-1].address
+            registries[source] = registry
+            provers += [described(*each, source) for each in planned_prover(destination, source, registry)]
+            adapters.append(described(*curve_oracle(source, registry, creations[0].address), source))
     if reader := reader_of(registries):
-        yield described(Creation("FactsReader", reader.creation), code=reader.code)
+        yield described(Creation("FactsReader", reader.creation), reader.code)
+    hooks = "package/UnruggableHooks"
+    adapters.append(described(Creation(hooks, creation_code(hooks))))
+    yield from (*provers, *adapters)
 
 
-def described(creation: Creation, source: int | None = None, code: bytes = b"") -> dict[str, Any]:
+def curve_oracle(source: int, registry: str, block_hash_source: str) -> tuple[Creation, bytes]:
+    """Return Curve's oracle over a registry, and the code that it gets."""
+    name = "package/CurveBlockHashOracle"
+    code = load_artifact(name).deployed(registry=int(registry, 16), blockHashSource=int(block_hash_source, 16))
+    return Creation(name, creation_code(name, registry, source)), code
+
+
+def described(creation: Creation, code: bytes = b"", source: int | None = None) -> dict[str, Any]:
     """Describe a contract, with the code that its constructor leaves."""
     artifact = load_artifact(creation.name)
     parameters: Any = next((entry["inputs"] for entry in artifact.abi if entry["type"] == "constructor"), [])
@@ -85,7 +101,7 @@ def described(creation: Creation, source: int | None = None, code: bytes = b"") 
         numbers = {name: int(str(value), 0) for name, value in arguments.items()}
         code = artifact.deployed(**{"sourceChainId": numbers.get("id", 0), **numbers})
     return {
-        "kind": creation.name,
+        "kind": creation.contract,
         "sourceChainId": source,
         "address": creation.address,
         "salt": hex_data(creation.salt.to_bytes(32)),

@@ -141,15 +141,7 @@ def deploy_prover(
     if (row := deployments.deployed(destination, source)) is None:
         raise DeploymentError(deployments.not_deployed(destination, source).for_operators)
     _usable(row)
-    kind = int(by_hash)
-    name, pointer_name = "package/RegistryStateProver", "package/FixedStateProverPointer"
-    prover = Creation(name, creation_code(name, destination, source, row.address, kind))
-    pointer = Creation(pointer_name, creation_code(pointer_name, prover.address))
-    registry = int(row.address, 16)
-    code = load_artifact(prover.name).deployed(
-        homeChainId=destination, targetChainId=source, registry=registry, kind=kind
-    )
-    of_pointer = load_artifact(pointer.name).deployed(implementationAddress=int(prover.address, 16))
+    (prover, code), (pointer, of_pointer) = planned_prover(destination, source, row.address, by_hash=by_hash)
     creations.create(chain, [prover, pointer], tell)
     _require_code(chain, prover, code)
     _require_code(chain, pointer, of_pointer)
@@ -158,6 +150,20 @@ def deploy_prover(
         creations.create(other, [prover], tell)
         _require_code(other, prover, code)
     return StateProver(row, prover.address, pointer.address, keccak(code), by_hash)
+
+
+def planned_prover(
+    destination: int, source: int, registry: str, *, by_hash: bool = False
+) -> tuple[tuple[Creation, bytes], tuple[Creation, bytes]]:
+    """Return a state prover over the registry at this address, and its pointer, each with the code that it gets."""
+    name, pointer_name = "package/RegistryStateProver", "package/FixedStateProverPointer"
+    prover = Creation(name, creation_code(name, destination, source, registry, int(by_hash)))
+    pointer = Creation(pointer_name, creation_code(pointer_name, prover.address))
+    code = load_artifact(name).deployed(
+        homeChainId=destination, targetChainId=source, registry=int(registry, 16), kind=int(by_hash)
+    )
+    of_pointer = load_artifact(pointer_name).deployed(implementationAddress=int(prover.address, 16))
+    return (prover, code), (pointer, of_pointer)
 
 
 def _require_code(chain: Chain, creation: Creation, code: bytes) -> None:

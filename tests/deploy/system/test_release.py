@@ -7,15 +7,19 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from collections import Counter
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import call_command
+from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from chains.contract_artifacts import DEPLOYER, load_artifact
 from contracts.build import PACKAGE, run_compiler
-from devnet.devchain import PROJECT, DevChain
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.deploy.releases import make_release, run
 from tests.service import SIGNER_KEY
 
@@ -23,6 +27,7 @@ pytestmark = [pytest.mark.release, pytest.mark.outside]
 
 VERSION = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
 NETWORKS = (PROJECT / "deploy/known-networks.toml").read_text()
+ADAPTERS = {"CurveBlockHashOracle", "UnruggableHooks"}
 DESTINATIONS = sorted({connection["destination"] for connection in tomllib.loads(NETWORKS)["connections"]})
 USER = f"""// SPDX-License-Identifier: MIT
 pragma solidity ^0.8.20;
@@ -134,13 +139,37 @@ def test_deployed_contracts_have_the_addresses_and_the_code_that_were_told(
         settings.CHAINS_FILE.write_text(re.sub(rf"(\nid = {destination}\n.*\n)rpc_urls.*", rf"\g<1>{ours}", NETWORKS))
         for connection in tomllib.loads(NETWORKS)["connections"]:
             if connection["destination"] == destination:
-                call_command("deploy_registry", str(destination), str(connection["source"]), stdout=StringIO())
+                ends = str(destination), str(connection["source"])
+                call_command("deploy_registry", *ends, stdout=StringIO())
+                call_command("deploy_prover", *ends, stdout=StringIO())
         call_command("deploy_reader", str(destination), stdout=StringIO())
+        adapters = [contract for contract in told["contracts"] if contract["kind"] in ADAPTERS]
+        for adapter in adapters:
+            creation = creation_of(adapter)
+            assert keccak(creation).hex() == adapter["initCodeHash"][2:]
+            call = {"from": ACCOUNTS[0][0], "to": DEPLOYER, "data": adapter["salt"] + creation.hex()}
+            chain.rpc("eth_sendTransaction", call)
+            chain.rpc("evm_mine")
         hashes = {
             contract["address"]: keccak(hexstr=chain.rpc("eth_getCode", contract["address"], "latest")).hex()
             for contract in told["contracts"]
         }
     assert hashes == {contract["address"]: contract["runtimeCodeHash"][2:] for contract in told["contracts"]}
+    kinds = Counter(contract["kind"] for contract in told["contracts"])
+    per_registry = {"RegistryStateProver", "FixedStateProverPointer", "CurveBlockHashOracle"}
+    assert {kinds[kind] for kind in per_registry} == {kinds["FactsRegistry"]}
+    assert kinds["UnruggableHooks"] == 1
+
+
+def creation_of(adapter: dict[str, Any]) -> bytes:
+    """Return the creation code of one of the package's adapters with the arguments that were told."""
+    artifact = load_artifact(f"package/{adapter['kind']}")
+    inputs = next((entry["inputs"] for entry in artifact.abi if entry["type"] == "constructor"), [])
+    values = (
+        int(value) if each["type"].startswith("uint") else value
+        for each, value in zip(inputs, adapter["constructorArguments"].values(), strict=True)
+    )
+    return artifact.bytecode + encode([each["type"] for each in inputs], [*values])
 
 
 def test_the_bill_of_materials_has_what_the_image_installs_with_hashes_and_what_is_released(release):
