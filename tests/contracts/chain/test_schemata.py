@@ -4,6 +4,7 @@ import pytest
 from eth_abi.abi import encode
 
 from campaigns.contract_mutants.generate import generate, syntax_trees
+from campaigns.contract_mutants.replay import reaching
 from campaigns.contract_mutants.schemata import CHEAP_SETTINGS, SWITCH, compile_schemata
 from contracts.build import run_compiler
 from devnet.devchain import ACCOUNTS, DevChain
@@ -66,6 +67,17 @@ def test_a_chosen_mutant_answers_as_one_that_is_compiled_alone(chain: DevChain) 
     for number in texts(schema.mutants):
         object_ = alone[f"{number}.sol"]["Sample"]["evm"]["deployedBytecode"]["object"]
         assert answers(chain, whole, number) == answers(chain, f"0x{object_}", 0), schema.mutants.get(number)
+
+
+@pytest.mark.long
+def test_calls_that_reach_no_mutant_are_left_out(chain: DevChain) -> None:
+    # The code reads the balance of the address if the call has a byte.
+    [with_choices, without] = ["0x" + "5b" * 20, "0x" + "5c" * 20]
+    chain.rpc("anvil_setCode", with_choices, f"0x36600557005b73{SWITCH[2:]}31")
+    calls = [
+        {"from": ACCOUNTS[0][0], "to": to, "input": data} for to in (with_choices, without) for data in ("0x", "0x01")
+    ]
+    assert reaching(chain, calls) == [calls[1]]
 
 
 def texts(mutants) -> dict[int, str]:
