@@ -3,9 +3,9 @@
 A bundle is a JSON object about a whole batch or one of its queries. Binary values are 0x-prefixed hex. Numbers are
 decimal strings, like chain ids in the API.
 
-- `blocks` has each block once. `header` is the RLP of the block's header, whose keccak-256 is `blockHash`. If a query
-  selects the block by a time, `nextHeader` is the RLP of the next header. The two headers show that the block was the
-  latest at that time. Otherwise, or if the next header isn't stored here, `nextHeader` is null.
+- `blocks` has each block once. `header` is the RLP of the block's header, whose keccak-256 is `blockHash`. `nextHeader`
+  is null, because clients of 0.4.0 need the name. In bundles of 0.4.0 it may be the RLP of the next header. That shows
+  that the block was the latest at a query's time, which later bundles don't prove.
 - `nodes` has each trie node of all proofs once, because proofs share most of their nodes.
 - `queries` has the queries of the batch in the order of their `number`, from 1, or the single query. `block` is an
   index into `blocks`, from 0. `selector` is the request's selection of the block, and `name` the ENS name of the

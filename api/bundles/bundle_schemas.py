@@ -12,7 +12,7 @@ class BundledBlock(Schema):
     blockNumber: str
     blockHash: str
     header: str = Field(description="RLP, whose keccak-256 is `blockHash`.")
-    nextHeader: str | None = Field(description="RLP of the next header, if a query names a time.")
+    nextHeader: None = Field(description="Of version 0.4.0.")
     factsRegistry: str | None
 
 

@@ -12,10 +12,10 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
-from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
+from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from eth_utils.crypto import keccak
 
-from api.bundles import FORMAT, Changed, next_headers
+from api.bundles import FORMAT, Changed
 from api.fact_schema import log_json
 from chains.encoding import hex_data
 from chains.nodes.receipts import TransactionReceipt
@@ -58,11 +58,11 @@ def parts(batch: Batch, queries: QuerySet[Query]) -> Iterator[bytes]:
     """
     beginning = {"format": FORMAT, "batch": batch.pk, "destinationChainId": str(batch.destination_chain_id)}
     yield f"{json.dumps(beginning)[:-1]},\n".encode()
-    times = _times(queries)
-    yield from _listed("blocks", _blocks(batch, queries, times))
+    block_ids = _block_ids(queries)
+    yield from _listed("blocks", _blocks(batch, queries, block_ids))
     yield b",\n"
     items: list[dict[str, Any]] = []
-    yield from _listed("nodes", _nodes(queries, {pk: at for at, pk in enumerate(times)}, items))
+    yield from _listed("nodes", _nodes(queries, {pk: at for at, pk in enumerate(block_ids)}, items))
     yield b",\n"
     yield from _listed("queries", chunks(items, _CHUNK))
     _require_unchanged(batch)
@@ -99,23 +99,22 @@ def _require_unchanged(batch: Batch) -> None:
 # --- Blocks -----------------------------------------------------------------------------------------------------------
 
 
-def _times(queries: QuerySet[Query]) -> dict[int, int | None]:
-    """Return the latest time (unix seconds) to prove for each block, by its id. None if no query has a time."""
-    by_block = queries.order_by().values("block").annotate(latest=Max("timestamp"), first=Min("position"))
-    return dict(by_block.order_by("first").values_list("block", "latest"))
+def _block_ids(queries: QuerySet[Query]) -> list[Any]:
+    """Return the ids of the queries' blocks, in the order of the first query about each."""
+    by_block = queries.order_by().values("block").annotate(first=Min("position"))
+    return list(by_block.order_by("first").values_list("block", flat=True))
 
 
-def _blocks(batch: Batch, queries: QuerySet[Query], times: Mapping[int, int | None]) -> Iterator[list[dict[str, Any]]]:
+def _blocks(batch: Batch, queries: QuerySet[Query], block_ids: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
     chains = queries.order_by().values_list("source_chain_id", flat=True).distinct()
     rows = deployments.all_of(batch.destination_chain_id, chains)
     registries = {chain: row.address for chain, row in deployments.of_batch(batch, rows).items()}
-    for ids in chunks(list(times), _CHUNK):
+    for ids in chunks(block_ids, _CHUNK):
         blocks = Block.objects.in_bulk(ids)
-        following = next_headers.stored({blocks[pk]: time for pk in ids if (time := times[pk]) is not None})
-        yield [_block(blocks[pk], following.get(pk), registries) for pk in ids]
+        yield [_block(blocks[pk], registries) for pk in ids]
 
 
-def _block(block: Block, following: bytes | None, registries: dict[int, str]) -> dict[str, Any]:
+def _block(block: Block, registries: dict[int, str]) -> dict[str, Any]:
     if block.header_rlp is None:
         raise Changed(f"The header of {block} is no longer stored.")
     return {
@@ -123,7 +122,7 @@ def _block(block: Block, following: bytes | None, registries: dict[int, str]) ->
         "blockNumber": str(block.number),
         "blockHash": block.hash,
         "header": hex_data(bytes(block.header_rlp)),
-        "nextHeader": hex_data(following) if following else None,
+        "nextHeader": None,
         "factsRegistry": registries.get(block.source_chain_id),
     }
 

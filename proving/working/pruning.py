@@ -209,11 +209,7 @@ def _prune_steps(before: datetime) -> int:
 
 def _prune_calldata(before: datetime) -> int:
     final = Transaction.objects.filter(state=TransactionState.FINAL, spent_at__lt=before, pruned_at=None)
-    # Bundles with times need the next header, which is in this calldata.
-    needed = Query.objects.filter(
-        block__accumulating_transactions=OuterRef("pk"), timestamp__isnull=False, batch__proofs_pruned_at=None
-    )
-    chosen = list(final.filter(~Exists(needed)).order_by("spent_at").values_list("pk", flat=True)[:_TRANSACTIONS])
+    chosen = list(final.order_by("spent_at").values_list("pk", flat=True)[:_TRANSACTIONS])
     statements.lock(Signer.objects.filter(pk__in=Transaction.objects.filter(pk__in=chosen).values("signer")))
     SignedTransaction.objects.filter(transaction__in=chosen).update(raw=b"")
     return Transaction.objects.filter(pk__in=chosen).update(data=b"", pruned_at=timezone.now())

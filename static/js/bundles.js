@@ -12,7 +12,7 @@ import { slotOf } from "./slots.js";
  * @typedef {{
  *   number: number, chain: string, blockNumber: string, blockHash: string, selector: string, name: string | null,
  *   account: string | null, facts: Map<string, string>, slots: Map<string, string>, timestamp: string | null,
- *   isTimeShown: boolean, registry: string | null, nodes: Node[], nodesOfSlots: Map<string, Node[]>,
+ *   registry: string | null, nodes: Node[], nodesOfSlots: Map<string, Node[]>,
  *   shown: { exists: boolean, words: Map<string, string> } | null,
  *   transaction: string | null, transactionHash: string | null, logs: Map<string, string>,
  * }} Proven `transaction` is its index in the block, and `logs` has hashes by the index within the receipt.
@@ -172,8 +172,7 @@ function verifyQuery(query, block, head, nodes, hashes) {
     hashes.set(about, hash);
   };
   needs(head.number, `0x${head.hash}`);
-  const following = nextHeader(query, block, head);
-  if (following) needs(head.number + 1n, `0x${following.hash}`);
+  requireNotAfter(query.timestamp, head);
   return {
     number: query.number,
     chain: block.sourceChainId,
@@ -185,7 +184,6 @@ function verifyQuery(query, block, head, nodes, hashes) {
     facts,
     slots: values,
     timestamp: query.timestamp ?? null,
-    isTimeShown: following !== null,
     registry: block.factsRegistry ?? null,
     nodes: nodesOfAccount,
     nodesOfSlots,
@@ -239,21 +237,14 @@ function verifyLog(index, entry, logs) {
   return `0x${word}`;
 }
 
-/** The header that shows that the block was the latest at the query's time; null where there is none, or no time. */
-function nextHeader(query, block, head) {
-  if (query.timestamp == null) return null;
-  requireForm(query.timestamp, SECONDS, "The bundle's timestamp is not a number of seconds.");
-  const time = BigInt(query.timestamp);
+/** Refuses a block that is later than the query's time. @param {any} timestamp @param {ReturnType<typeof header>} head */
+function requireNotAfter(timestamp, head) {
+  if (timestamp == null) return;
+  requireForm(timestamp, SECONDS, "The bundle's timestamp is not a number of seconds.");
+  const time = BigInt(timestamp);
   if (head.timestamp > time) {
     throw new Refusal(`The block's time is ${head.timestamp} s, after the time ${time} that the bundle names.`);
   }
-  if (block.nextHeader == null) return null;
-  const following = header(dataOf(block.nextHeader, "nextHeader"));
-  if (following.parentHash !== head.hash) throw new Refusal("The nextHeader is not the header of the next block.");
-  if (following.timestamp <= time) {
-    throw new Refusal(`The next block's time is ${following.timestamp} s, not after the time ${time}.`);
-  }
-  return following;
 }
 
 // --- The request ------------------------------------------------------------------------------------------------------

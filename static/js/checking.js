@@ -126,9 +126,7 @@ class Checking {
     const { byUnprovenHash, ofLogsInBlock } = requireAsked(bundle, found.queries, batch, request);
     const what = query ? this.#about(found.queries[0]) : `${counted(count, "query", "queries")}, and no more`;
     this.end("ok", `Matches the request: ${what}.`);
-    const untimed = found.queries.filter((query) => query.timestamp !== null && !query.isTimeShown);
     for (const [queries, what] of [
-      [untimed, `that the block of ${named(untimed)} was the latest at the time`],
       [byUnprovenHash, `that the block of ${named(byUnprovenHash)} holds the transaction that names it`],
       [ofLogsInBlock, `which places in the block the logs of ${named(ofLogsInBlock)} have`],
     ]) {
@@ -171,8 +169,11 @@ class Checking {
         `It remains to be trusted that ${this.#name(chain)} has ${these(blocks.length)}: ${
           few(blocks.map(([number, hash]) => `${number} with the hash ${hash}`))}.`);
     }
+    // The registry alone shows that a block was the latest at a time.
+    const timed = queries.filter(({ timestamp }) => timestamp !== null);
+    const times = timed.length ? `, and that the block of ${named(timed)} was the latest at its time` : "";
     await this.#step(() => this.#contracts(wallet, destination, "registry", queries.flatMap(callsOf)), () =>
-      `You still have to trust that the facts registry on ${this.#name(destination)} holds this.`);
+      `You still have to trust that the facts registry on ${this.#name(destination)} holds this${times}.`);
     const byProof = queries.flatMap((query) => callsByProof(query, this.readers.get(query.chain)));
     if (!byProof.length) return;
     await this.#step(() => this.#contracts(wallet, destination, "reader", byProof), () =>

@@ -123,10 +123,6 @@ def slot_at(place: str) -> Callable[[Bundle], object]:
     return lambda b: b["queries"][1].update(slots={place: b["queries"][1]["slots"][word(5)]})
 
 
-def next_header(at: int) -> Callable[[Bundle], object]:
-    return lambda b: b["blocks"][2].update(nextHeader=b["blocks"][at]["header"])
-
-
 def of_block(at: int, /, **parts: Any) -> Callable[[Bundle], object]:
     return lambda b: b["blocks"][at].update(parts)
 
@@ -168,12 +164,6 @@ def block_more(b: Bundle, **parts: Any) -> None:
     query = b["queries"][2] | {"number": len(b["queries"]) + 1, "block": len(b["blocks"]) - 1}
     number = word(int(b["blocks"][-1]["blockNumber"]))
     b["queries"].append(query | {"facts": query["facts"] | {"BLOCK_NUMBER": number}})
-
-
-def next_as_block(b: Bundle) -> None:
-    """Add block 15 with another header than the one that proves the time."""
-    header = headers.encode({**FIELDS, "number": 15, "extraData": b"another"})
-    block_more(b, blockNumber="15", header=f"0x{header.hex()}", blockHash=f"0x{keccak(header).hex()}")
 
 
 FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
@@ -222,10 +212,6 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
     "a block that no query is about": (
         lambda b: b["blocks"].append(b["blocks"][0] | {"blockNumber": "77"}),
         "No query of the bundle uses",
-    ),
-    "a block after a time that is not the one after it": (
-        next_as_block,
-        "two headers of block 15|block 15 of chain 31337 with another hash",
     ),
     "a chain that is none": (of_block(0, sourceChainId="x"), "sourceChainId is (not a chain id|missing or malformed)"),
     "a chain that is nothing": (of_block(0, sourceChainId=None), "not a block|sourceChainId is missing or malformed"),
@@ -338,9 +324,6 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
         of_query(6, timestamp="1"),
         "Query 6: The block's time is 1700000000 s, after the time 1 ",
     ),
-    "a time after the next block": (of_query(6, timestamp=str(2**62)), "Query 6: The next block's time is"),
-    "another header as the next one": (next_header(0), "The nextHeader is not the header of the next block"),
-    "itself as the next block": (next_header(2), "The nextHeader is not the header of the next block"),
     "a header that is a list": (of_block(0, header="0xc0"), "header"),
     "a header of nothing": (of_block(0, header="0x"), "header"),
     "a word that is too short": (of_query(1, facts={"BALANCE": "0x01"}), "another BALANCE|BALANCE is missing or"),
@@ -353,4 +336,25 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
     "an unknown format": (lambda b: b.update(format="facts-1"), "not a proof bundle of the format facts-3"),
     "a format that is none": (lambda b: b.update(format=[]), "not a proof bundle of the format facts-3"),
     "no format": (lambda b: b.pop("format"), "not a proof bundle of the format facts-3"),
+}
+
+
+# --- The next header, which bundles of 0.4.0 have ---------------------------------------------------------------------
+
+
+def next_header(at: int) -> Callable[[Bundle], object]:
+    return lambda b: b["blocks"][2].update(nextHeader=b["blocks"][at]["header"])
+
+
+def next_as_block(b: Bundle) -> None:
+    """Add block 15 with another header than the one that proves the time."""
+    header = headers.encode({**FIELDS, "number": 15, "extraData": b"another"})
+    block_more(b, blockNumber="15", header=f"0x{header.hex()}", blockHash=f"0x{keccak(header).hex()}")
+
+
+FORGERIES_OF_0_4_0: dict[str, tuple[Callable[[Bundle], object], str]] = {
+    "a block after a time that is not the one after it": (next_as_block, "two headers of block 15"),
+    "a time after the next block": (of_query(6, timestamp=str(2**62)), "Query 6: The next block's time is"),
+    "another header as the next one": (next_header(0), "The nextHeader is not the header of the next block"),
+    "itself as the next block": (next_header(2), "The nextHeader is not the header of the next block"),
 }

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import rlp
-from django.db.models import Max
 from eth_utils.crypto import keccak
 
 from proving.models import AccountProof, SlotProof
@@ -59,19 +58,13 @@ def _leaf_path(nibbles: str) -> bytes:
 
 
 def prove(batch: Batch, levels: int = 2) -> None:
-    """Take a batch to DONE with valid proofs. Accounts have nonce 7 and `balance`, and slots have `slot_value`.
-
-    For a query that names a time, the next header is stored, as if another query had named its block.
-    """
+    """Take a batch to DONE with valid proofs. Accounts have nonce 7 and `balance`, and slots have `slot_value`."""
     for block in Block.objects.filter(queries__batch=batch).distinct():
         slots_by_address: dict[str, dict[str, None]] = {}
         for query in batch.queries.filter(block=block).exclude(address=""):
             slots_by_address.setdefault(query.address, {}).update(dict.fromkeys(query.slots))
         root = _prove_accounts(block, slots_by_address, levels)
-        latest = batch.queries.filter(block=block).aggregate(at=Max("timestamp"))["at"]
         _store_header(block, {**FIELDS, "stateRoot": root, "number": block.number})
-        if latest is not None:
-            _store_next(block, latest + 1)
     for source in batch.queries.values_list("source_chain_id", flat=True).distinct():
         accept(batch, source)
         deployed(source)
@@ -124,14 +117,6 @@ def _prove_accounts(block: Block, slots_by_address: Mapping[str, Mapping[str, No
 
 def _hex(nodes: Sequence[bytes]) -> list[str]:
     return ["0x" + node.hex() for node in nodes]
-
-
-def _store_next(block: Block, timestamp: int) -> None:
-    fields = {**FIELDS, "parentHash": bytes.fromhex(block.hash[2:]), "number": block.number + 1, "timestamp": timestamp}
-    following, _ = Block.objects.get_or_create(
-        destination_chain_id=block.destination_chain_id, source_chain_id=block.source_chain_id, number=block.number + 1
-    )
-    _store_header(following, fields)
 
 
 def _store_header(block: Block, fields: headers.Fields) -> None:

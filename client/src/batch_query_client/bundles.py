@@ -68,6 +68,7 @@ class _BundleBlock(_BundlePart):
     block_number: Number
     block_hash: Word
     header: Data
+    # Only bundles of 0.4.0 and earlier may have one.
     next_header: Data | None
 
 
@@ -138,8 +139,8 @@ def verify_bundle(document: str | bytes, *, block_hashes: BlockHashes) -> Verifi
     """Verify a bundle, from the blocks' hashes down to each fact of each query, without network access.
 
     `block_hashes` must come from a source that you trust, such as your own nodes, and not from the bundle. It must have
-    the blocks of all queries. A query's time is proven only if it also has the block after the query's block.
-    `claimed_hashes` lists all these blocks. Raises `InvalidBundle`.
+    the blocks of all queries. A query's time is proven only if the bundle is of 0.4.0 or earlier, and `block_hashes`
+    also has the block after the query's block. `claimed_hashes` lists all these blocks. Raises `InvalidBundle`.
     """
     bundle, headers, following = _read(document)
     return _verify(bundle, headers, following, {about: _trusted(value) for about, value in block_hashes.items()})

@@ -95,12 +95,18 @@ def test_a_valid_bundle_shows_the_same_facts_as_the_python_client(page: Page, ma
         assert mine["account"] == proven.account
         assert mine["facts"] == {name: f"0x{word.hex()}" for name, word in proven.facts.items()}
         assert mine["slots"] == {slot: f"0x{word.hex()}" for slot, word in proven.slots.items()}
-        assert mine["isTimeShown"] == (proven.timestamp is not None)
         of_transaction = None if proven.transaction is None else str(proven.transaction)
         assert (mine["transaction"], mine["transactionHash"]) == (of_transaction, proven.transaction_hash)
         assert mine["logs"] == {
             str(index): f"0x{client_receipts.log_hash(log).hex()}" for index, log in proven.logs.items()
         }
+
+
+@pytest.mark.long
+def test_a_bundle_of_0_4_0_with_the_next_header_verifies(page: Page, made: Batch):
+    bundle = json.loads((Path(__file__).parents[2] / "client/bundle_of_0_4_0.json").read_text()) | {"batch": made.pk}
+    earlier, new = verified(page, made, {"earlier": json.dumps(bundle), "new": json.dumps(bundle_of(made))}).values()
+    assert earlier == new
 
 
 @pytest.mark.story
@@ -400,7 +406,7 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
     shown = steps(page)
     assert [step.partition(" ")[0] for step in shown] == ["Holds:"] * 6
     assert re.search(r"Each fact follows from the hashes of \d blocks?, by \d+ trie nodes\.", shown[1])
-    assert re.search(r"Test Wallet knows these \d blocks of Development chain \(31337\)\.", shown[3])
+    assert shown[3] == "Holds: Test Wallet knows this block of Development chain (31337)."
     assert re.search(r"Test Wallet reads 29 facts on Development chain \(31337\) from 0x\w{40}, as proven\.", shown[4])
     assert set(wallet.asked) == {"eth_chainId", "eth_getBlockByNumber", "eth_call"}
     assert re.search(
@@ -494,6 +500,7 @@ def test_without_a_wallet_it_says_which_hashes_are_trusted(page: Page, made: Bat
     for block in bundle_of(made)["blocks"]:
         assert f"{block['blockNumber']} with the hash {block['blockHash']}" in " ".join(shown)
     assert shown[3].startswith("Not checked: There is no wallet in this browser. It remains to be trusted that")
+    assert shown[5].endswith("holds this, and that the block of query 6 was the latest at its time.")
     assert faults_for_anybody(page) == []
 
 

@@ -1,9 +1,15 @@
 """The client verifies bundles against trusted hashes, with code that is independent of the service's."""
 
 import copy
+import io
 import json
+import os
 import re
+import subprocess
+import sys
+import tarfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +24,11 @@ from batch_query_client.command_line.running import run
 from batch_query_client.effects import HttpAnswer
 from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access
+from devnet.devchain import PROJECT
 from queries.models import Block
 from tests.client.answers import batch as details_of_batch
 from tests.client.answers import query as details_of_query
-from tests.client.forged_bundles import FORGERIES, HASH, Bundle, alone, with_transactions
+from tests.client.forged_bundles import FORGERIES, FORGERIES_OF_0_4_0, HASH, Bundle, alone, with_transactions
 from tests.client.world import PATIENCE, World, answer
 from tests.explorer.batches import DEAD_NODE, SOURCE, bundle_of, word
 from tests.explorer.made_tries import asked_of_everything, balance, prove, slot_value
@@ -51,7 +58,7 @@ def made(settings, tmp_path) -> Bundle:
 
 
 def hashes() -> dict[tuple[int, int], str]:
-    """Return the hashes that nodes would give, including those of known next blocks."""
+    """Return the hashes that nodes would give."""
     return dict(_REMEMBERED["hashes"])
 
 
@@ -69,7 +76,7 @@ def test_verify_returns_every_proven_fact_of_a_bundle(made):
         slot: slot_value(word(slot)) for slot in (5, 6)
     }
     assert (header.account, int.from_bytes(header.facts["BLOCK_NUMBER"])) == (None, 12)
-    assert (timed.timestamp, timed.claimed_timestamp) == (1_700_000_005, 1_700_000_005)
+    assert (timed.timestamp, timed.claimed_timestamp) == (None, 1_700_000_005)
     assert (other.source_chain_id, other.block_number, other.account) == (SOURCE, 9, BOB)
     told = by_index.account, by_index.transaction, by_index.transaction_hash, [*by_index.logs]
     assert told == (None, 0, None, [0, 2])
@@ -89,15 +96,6 @@ def test_the_file_of_one_query_agrees_with_that_of_the_batch(made):
     for number, bundle in _REMEMBERED["alone"].items():
         assert verify(bundle).queries == {number: proven.queries[number]}
     assert list(proven.queries) == list(_REMEMBERED["alone"])
-
-
-def test_a_time_is_shown_only_by_the_hash_of_the_next_block(made):
-    known = hashes()
-    del known[31337, 15]
-    timed = verify(made, known).queries[6]
-    assert (timed.timestamp, timed.claimed_timestamp) == (None, 1_700_000_005)
-    made["blocks"][2]["nextHeader"] = None
-    assert verify(made).queries[6] == timed
 
 
 def test_the_hashes_that_count_are_the_caller_s(made):
@@ -167,7 +165,7 @@ def test_no_flip_of_a_byte_holds(made):
     """Bytes are flipped in each node, header and word, so each of them is verified."""
     places: list[tuple[Any, Any]] = [(made["nodes"], at) for at in range(len(made["nodes"]))]
     for block in made["blocks"]:
-        places += [(block, name) for name in ("header", "blockHash", "nextHeader") if block[name]]
+        places += [(block, name) for name in ("header", "blockHash")]
     for query in made["queries"]:
         places += [(query["facts"], name) for name in query["facts"]]
         places += [(entry, "word") for entry in query["slots"].values()]
@@ -218,7 +216,7 @@ def node_of(chain_id: int) -> Told:
 def test_each_chain_s_node_is_asked_once_for_each_block(made):
     nodes = [node_of(SOURCE), node_of(31337), node_of(1)]
     assert client.verify_bundle_by_nodes(json.dumps(made), nodes) == verify(made)
-    assert [node.asked for node in nodes] == [["0x9"], ["0xc", "0xd", "0xe", "0xf", "0x14"], []]
+    assert [node.asked for node in nodes] == [["0x9"], ["0xc", "0xd", "0xe", "0x14"], []]
 
 
 def test_without_a_node_of_a_chain_nothing_is_verified(made):
@@ -236,13 +234,66 @@ def test_every_node_of_a_chain_must_know_the_block(made):
                 client.verify_bundle_by_nodes(json.dumps(made), [node_of(31337), *nodes])
 
 
-def test_nodes_that_differ_about_the_next_block_show_no_time(made):
-    other = node_of(31337)
+# --- A bundle of 0.4.0, with the header of the next block -------------------------------------------------------------
+
+COMMIT_OF_0_4_0 = "58456207"
+OF_0_4_0 = (Path(__file__).parents[1] / "bundle_of_0_4_0.json").read_text()
+
+
+def test_an_earlier_bundle_still_proves_a_time_by_the_hash_of_the_next_block():
+    known = claimed(OF_0_4_0)
+    assert (31337, 15) in known
+    timed = client.verify_bundle(OF_0_4_0, block_hashes=known).queries[6]
+    assert (timed.timestamp, timed.claimed_timestamp) == (1_700_000_005, 1_700_000_005)
+    del known[31337, 15]
+    timed = client.verify_bundle(OF_0_4_0, block_hashes=known).queries[6]
+    assert (timed.timestamp, timed.claimed_timestamp) == (None, 1_700_000_005)
+
+
+@pytest.mark.long
+def test_the_client_of_0_4_0_verifies_a_bundle_of_this_version(made, tmp_path):
+    command = ["git", "archive", COMMIT_OF_0_4_0, "client/src"]
+    archive = subprocess.run(command, cwd=PROJECT, capture_output=True, check=False)
+    if archive.returncode:
+        pytest.skip("git lacks the commit of 0.4.0")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(tmp_path, filter="data")
+    (tmp_path / "bundle.json").write_text(json.dumps(made))
+    verified = subprocess.run(
+        [
+            *(sys.executable, "-m", "batch_query_client.command_line", "verify", "bundle.json", "--json"),
+            *(part for digest in hashes().values() for part in ("--block-hash", digest)),
+        ],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": "client/src"},
+        capture_output=True,
+        check=True,
+    )
+    shown = {query["number"]: query["facts"] for query in json.loads(verified.stdout)["queries"]}
+    assert shown == {query["number"]: query["facts"] for query in made["queries"]}
+
+
+@pytest.mark.parametrize("name", FORGERIES_OF_0_4_0)
+def test_no_forgery_of_an_earlier_bundle_holds(name):
+    known, forged = claimed(OF_0_4_0), json.loads(OF_0_4_0)
+    change, sentence = FORGERIES_OF_0_4_0[name]
+    change(forged)
+    with pytest.raises(client.InvalidBundle, match=sentence):
+        client.verify_bundle(json.dumps(forged), block_hashes=known)
+
+
+def test_nodes_that_differ_about_the_next_block_show_no_time():
+    known = claimed(OF_0_4_0)
+
+    def node(chain_id: int) -> Told:
+        return Told(chain_id, {number: told for (chain, number), told in known.items() if chain == chain_id})
+
+    other = node(31337)
     other.blocks[15] = word(1)
     with pytest.raises(client.InvalidBundle, match="knows another block 15 of chain 31337"):
-        client.verify_bundle_by_nodes(json.dumps(made), [node_of(31337), other, node_of(SOURCE)])
+        client.verify_bundle_by_nodes(OF_0_4_0, [node(31337), other, node(SOURCE)])
     del other.blocks[15]
-    proven = client.verify_bundle_by_nodes(json.dumps(made), [other, node_of(SOURCE)])
+    proven = client.verify_bundle_by_nodes(OF_0_4_0, [other, node(SOURCE)])
     assert {query.timestamp for query in proven.queries.values()} == {None}
 
 

@@ -276,17 +276,6 @@ def test_calldata_of_final_transactions_goes():
     assert [carried(tx) for tx in (young, *open_ones)] == [(b"data", b"raw")] * 5
 
 
-def test_calldata_that_a_bundle_has_its_next_header_from_stays_with_it():
-    batch = done(1)
-    batch.queries.update(timestamp=1)
-    tx = sent(31)
-    tx.accumulates.set(Block.objects.all())
-    assert prune() == {}
-    ended(batch, 31)
-    prune()
-    assert carried(tx) == (b"", b"")
-
-
 @pytest.mark.long
 def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
     """The block was stored as a checkpoint of a path, and its header is pruned."""
