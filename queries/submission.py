@@ -250,7 +250,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
             if connection.features.has_select_for_update:
                 _LOCKED_USER.all(user=key.user_id)
             _check_room(batch)
-            statements.insert(batch, (), [()])
+            batch.save(force_insert=True)
             if named:
                 named.remember(batch.pk, body)
             if webhook:
@@ -270,7 +270,6 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
 
     with _one_large_at_a_time(batch.size):
         statements.retried(write)
-    batch._state.adding = False  # noqa: SLF001 (as `save` would have left it)
     return batch
 
 
