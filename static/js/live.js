@@ -50,13 +50,12 @@ function follow(bar) {
   const updated = /** @type {HTMLElement} */ (document.getElementById("updated"));
   const lost = /** @type {HTMLElement} */ (document.getElementById("lost"));
   const announcement = /** @type {HTMLElement} */ (document.getElementById("announcement"));
-  const notify = /** @type {HTMLElement} */ (document.getElementById("notify"));
   const batch = () => /** @type {HTMLElement} */ (document.getElementById("batch"));
+  const isOpen = () => "open" in batch().dataset;
 
   let answeredAt = Date.now();
   let failures = 0;
   let paused = false;
-  let notifies = false;
   let timer = 0;
   let said = batch().dataset.announcement;
 
@@ -74,7 +73,7 @@ function follow(bar) {
     if (!seconds) return stop();
     // A hidden page waits for the end of its batch alone, which its title tells.
     if (paused || (document.hidden && !isOpen())) return;
-    const pause = document.hidden && !notifies ? HIDDEN_PAUSE : Math.min(LONGEST_PAUSE, seconds * 2 ** failures);
+    const pause = document.hidden ? HIDDEN_PAUSE : Math.min(LONGEST_PAUSE, seconds * 2 ** failures);
     timer = setTimeout(refresh, 1000 * pause);
   }
 
@@ -150,34 +149,6 @@ function follow(bar) {
     clearTimeout(timer);
     refresh();
   });
-
-  const isOpen = () => "open" in batch().dataset;
-
-  function showNotify() {
-    if (isOpen()) notify.hidden = "Notification" in window && Notification.permission === "denied";
-    notify.classList.toggle("gone", !isOpen());
-    notify.setAttribute("aria-pressed", String(notifies));
-    notify.textContent = notifies ? "You will be notified" : "Notify me when it is done";
-  }
-
-  notify.addEventListener("click", async () => {
-    notifies = !notifies && (await Notification.requestPermission()) === "granted";
-    showNotify();
-  });
-
-  document.addEventListener("htmx:afterSettle", () => {
-    if (notifies && !isOpen()) {
-      notifies = false;
-      try {
-        const told = new Notification(document.title, { body: batch().dataset.announcement, tag: location.pathname });
-        told.addEventListener("click", () => window.focus());
-      } catch {
-        // Browsers of phones know notifications of service workers only. The title of the page says it.
-      }
-    }
-    showNotify();
-  });
-  showNotify();
 
   const clock = setInterval(showAge, 250);
   // Before all scripts are loaded, htmx hears no refresh, and none would follow.

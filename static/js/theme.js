@@ -9,8 +9,6 @@ function paint(theme) {
 }
 
 paint(localStorage.getItem("theme") ?? "");
-// The button that offers notifications has its place before the page is painted.
-root.classList.toggle("notifies", "Notification" in window && Notification.permission !== "denied");
 
 document.addEventListener("DOMContentLoaded", () => {
   const buttons = document.querySelector(".theme");

@@ -125,6 +125,24 @@ def test_a_hidden_page_polls_once_a_minute_until_its_title_says_how_the_batch_en
         come_back(page)
 
 
+@pytest.mark.long
+def test_no_key_leads_on_and_escape_closes_the_menu(page: Page, alice: User):
+    page.goto(path(a_batch()))
+    for key in "/n":
+        page.keyboard.press(key)
+    expect(page).to_have_url(re.compile("/explorer/query/"))
+    expect(page.get_by_role("searchbox")).not_to_be_focused()
+    expect(page.get_by_role("button", name="Notify")).to_have_count(0)
+    menu = page.locator("details.menu")
+    menu.locator("summary").click()
+    page.keyboard.press("Escape")
+    expect(menu).not_to_have_attribute("open", "")
+    expect(menu.locator("summary")).to_be_focused()
+    menu.locator("summary").click()
+    page.get_by_role("heading", level=1).click(position={"x": 1, "y": 1})
+    expect(menu).not_to_have_attribute("open", "")
+
+
 def test_a_page_whose_last_script_comes_late_refreshes_itself(page: Page):
     beat()
     batch = a_batch()
