@@ -29,28 +29,24 @@ admin.site.enable_nav_sidebar = False
 _LONG_VALUE = re.compile(r"(0x[0-9a-fA-F]{40,64})")
 
 
-def brief(title: str, *columns: str) -> Callable[[Any], SafeString]:
-    """Return a column of a list: the first value of these that isn't empty.
+def _brief(title: str, column: str) -> Callable[[Any], SafeString]:
+    """Return a column of a list. Addresses and hashes are shortened, with the whole as a tooltip."""
 
-    Addresses and hashes are shortened, with the whole as a tooltip. Codes may break after an underscore.
-    """
-
-    @admin.display(description=title, ordering=columns[0])
+    @admin.display(description=title, ordering=column)
     def shown(row: Any) -> SafeString:
-        text = next((str(value) for column in columns if (value := getattr(row, column))), "")
         return SafeString(
             "".join(
                 format_html('<span class="nowrap" title="{}">{}…{}</span>', part, part[:6], part[-4:])
                 if place % 2
-                else conditional_escape(part).replace("_", "_<wbr>")
-                for place, part in enumerate(_LONG_VALUE.split(text))
+                else conditional_escape(part)
+                for place, part in enumerate(_LONG_VALUE.split(str(getattr(row, column))))
             )
         )
 
     return shown
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+class _ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     """A page that shows rows. Only its actions can change them."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -82,7 +78,7 @@ class _LimitsForm(forms.ModelForm):  # type: ignore[type-arg]  # as above
 
 
 @admin.register(User)
-class UserAdmin(ReadOnlyAdmin):
+class UserAdmin(_ReadOnlyAdmin):
     """Sets a user's own limits. If a limit is empty, the installation's limit applies."""
 
     form = _LimitsForm
@@ -117,19 +113,19 @@ class UserAdmin(ReadOnlyAdmin):
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(ReadOnlyAdmin):
+class ApiKeyAdmin(_ReadOnlyAdmin):
     search_fields = ("=user__address", "=last_four")
     fields = ("ends", "name", "access", "user", "created_at", "last_used_at", "expires_at", "revoked_at")
-    list_display = (*fields[:3], brief("User", "user"), *fields[4:])
+    list_display = (*fields[:3], _brief("User", "user"), *fields[4:])
     list_select_related = ("user",)
     ordering = ("-pk",)
 
 
 @admin.register(LogEntry)
-class LogEntryAdmin(ReadOnlyAdmin):
+class LogEntryAdmin(_ReadOnlyAdmin):
     search_fields = ("=user__address",)
     list_display = (
-        *("action_time", brief("User", "user"), "content_type", brief("Object", "object_repr")),
+        *("action_time", _brief("User", "user"), "content_type", _brief("Object", "object_repr")),
         "get_change_message",
     )
     list_select_related = ("user", "content_type")

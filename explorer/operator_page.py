@@ -6,9 +6,9 @@ No chain is asked. Workers have stored what it shows. It stops sending, as `mana
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db.models import Count, F, Min, Q
+from django.db.models import Count, F, Min, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum, Window
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -26,30 +26,32 @@ from proving.models import (
     LIVE_STATES,
     ChainWatch,
     ProblemReport,
+    Share,
+    SignedTransaction,
     Transaction,
     TransactionState,
     WorkerHeartbeat,
 )
 from proving.money import SignerSpending
 from queries import webhooks
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, DeliveryStatus, Sender
+from queries.models import (
+    ADMITTED_STATUSES,
+    OPEN_STATUSES,
+    Batch,
+    BatchStatus,
+    Block,
+    DeliveryStatus,
+    Query,
+    Sender,
+)
 
-# The admin's list for a finding, by code. Notices have no list.
-_LISTS = {
-    **dict.fromkeys(
-        (
-            *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "receipt_unusable"),
-            *("signer_not_signing", "foreign_transactions"),
-        ),
-        "proving/signer",
-    ),
-    **dict.fromkeys(("signing_stopped", "connection_paused", "signer_paused"), "proving/stop"),
-    **dict.fromkeys(("no_registry", "registry_refused", "transactions_fail", ""), "proving/factsregistry"),
-}
 _DAY_SECONDS = 24 * 3600
 # Funds that last for longer are not worth a number.
 _LONG_SECONDS = 1000 * _DAY_SECONDS
 _WORKERS = 50
+# Maximum rows of each list of failing or pending rows, and maximum versions of a transaction.
+_ROWS = 20
+_VERSIONS = 5
 
 
 @never_cache
@@ -61,18 +63,17 @@ def operator(request: HttpRequest) -> HttpResponse:
     watches = {watch.chain_id: watch for watch in ChainWatch.objects.all()}
     context = {
         "needs": [
-            (
-                finding.cause,
-                finding.sentence.removeprefix(finding.cause),
-                finding in found.problems,
-                _LISTS.get(finding.code),
-            )
+            (finding.cause, finding.sentence.removeprefix(finding.cause), finding in found.problems)
             for finding in (*found.problems, *found.notices)
         ],
         "stops": stops.stoppable(),
         "signers": list(_signers(watches)),
         "day": _last_day(),
         "queues": list(_queues()),
+        "failing_batches": _failing(Batch.objects.defer("request").select_related("user")),
+        "failing_blocks": _failing(Block.objects.defer("header_rlp").annotate(batch=_first_of_block())),
+        "pending": _pending(),
+        "most_versions": _VERSIONS,
         "chains": list(_chains(watches, found)),
         "workers": WorkerHeartbeat.objects.order_by("-beat_at")[:_WORKERS],
         "silent_since": timezone.now() - WorkerHeartbeat.SILENCE,
@@ -162,10 +163,11 @@ def _signers(watches: Mapping[int, ChainWatch]) -> Iterator[SignerFunds]:
 class LastDay:
     """The batches that ended in the last 24 hours."""
 
-    since: datetime
     done: int
     rejected: int
     slowest: Batch | None  # of those that are DONE
+    # The `user`, its `user__address`, and the `gas` of its batches. None: no gas was used.
+    dearest: Mapping[str, Any] | None
 
 
 def _last_day() -> LastDay:
@@ -175,7 +177,8 @@ def _last_day() -> LastDay:
     counts = ended.aggregate(done=Count("pk", filter=done), rejected=Count("pk", filter=Q(status=BatchStatus.REJECTED)))
     took = F("finished_at") - F("created_at")
     slowest = ended.filter(done).only("created_at", "finished_at").order_by(took.desc()).first()
-    return LastDay(since, counts["done"], counts["rejected"], slowest)
+    gas = ended.values("user", "user__address").annotate(gas=Sum("gas_used")).filter(gas__gt=0)
+    return LastDay(counts["done"], counts["rejected"], slowest, gas.order_by("-gas").first())
 
 
 # --- Queues -----------------------------------------------------------------------------------------------------------
@@ -187,6 +190,8 @@ class WaitingRows:
 
     count: int = 0
     oldest: datetime | None = None
+    first: str | int = ""
+    """The primary key of the oldest row, if primary keys grow with time."""
 
 
 @dataclass(frozen=True)
@@ -223,13 +228,45 @@ def _grouped(rows: Any, chain: str, since: str, *stages: Q) -> Sequence[Mapping[
     sums = {
         f"{name}_{place}": of(column, filter=stage)
         for place, stage in enumerate(stages)
-        for name, of, column in (("count", Count, "pk"), ("oldest", Min, since))
+        for name, of, column in (("count", Count, "pk"), ("oldest", Min, since), ("first", Min, "pk"))
     }
     grouped = {row[chain]: row for row in rows.order_by().values(chain).annotate(**sums)}
     return [
-        {pk: WaitingRows(row[f"count_{place}"], row[f"oldest_{place}"]) for pk, row in grouped.items()}
+        {
+            pk: WaitingRows(row[f"count_{place}"], row[f"oldest_{place}"], row[f"first_{place}"])
+            for pk, row in grouped.items()
+        }
         for place in range(len(stages))
     ]
+
+
+# --- Failing and pending rows -----------------------------------------------------------------------------------------
+
+_Row = TypeVar("_Row", Batch, Block)
+
+
+def _failing(rows: QuerySet[_Row]) -> QuerySet[_Row]:
+    """Select due rows that fail, those that have failed for the longest first. Each has the `total` of all."""
+    failing = rows.filter(due_at__isnull=False, failing_since__isnull=False)
+    return failing.annotate(total=Window(Count("pk"))).order_by("failing_since", "pk")[:_ROWS]
+
+
+def _first_of_block() -> Subquery:
+    """Select the first open batch that waits for a block."""
+    waiting = Query.objects.filter(block=OuterRef("pk"), step__isnull=False, batch__status__in=ADMITTED_STATUSES)
+    return Subquery(waiting.order_by("pk").values("batch")[:1])
+
+
+def _pending() -> QuerySet[Transaction]:
+    """Select pending transactions, the oldest first, with their newest versions and the first `batch` that pays.
+
+    Each has the `total` of all.
+    """
+    batch = Subquery(Share.objects.filter(transaction=OuterRef("pk")).order_by("pk").values("batch")[:1])
+    pending = Transaction.objects.filter(state=TransactionState.PENDING).defer("data").select_related("signer")
+    versions = SignedTransaction.objects.defer("raw").order_by("-pk")[:_VERSIONS]
+    shown = pending.annotate(total=Window(Count("pk")), batch=batch).order_by("pk")[:_ROWS]
+    return shown.prefetch_related(Prefetch("versions", versions, "newest_versions"))
 
 
 # --- Chains -----------------------------------------------------------------------------------------------------------

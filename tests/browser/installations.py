@@ -6,7 +6,7 @@ from typing import Any
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
+from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Share, Signer, Stop, Transaction, WorkerHeartbeat
 from proving.registries.deployments import expected_code
 from queries.models import Batch, BatchStatus, Block
 from queries.waits import wait
@@ -74,7 +74,7 @@ def operated() -> None:
     for nonce, (ago, state) in enumerate(
         ((3 * DAY, "FINAL"), (DAY / 2, "FINAL"), (2 * MINUTE, "MINED"), (MINUTE / 2, "PENDING")), 1000
     ):
-        Transaction.objects.create(
+        tx = Transaction.objects.create(
             signer=signer,
             nonce=nonce,
             data=b"",
@@ -83,6 +83,7 @@ def operated() -> None:
             spent_at=now - ago,
             reserved_gwei=ETHER // 100 // GWEI,
         )
+    _versions(tx)
     reason = "The signer's key may have leaked. A new one is being made."
     Stop.objects.create(chain_id=31337, signer=SIGNER, by=ALICE, reason=reason, since=now - 3 * MINUTE)
     a_worker = {"started_at": now - DAY, "beat_at": now - 4 * MINUTE}
@@ -97,6 +98,28 @@ def operated() -> None:
         due_at=now + MINUTE,
         wait=wait("node_fails", problem="No node serves the proof."),
     )
+    Share.objects.create(transaction=tx, batch=failing, gas=1, wei=1, weight=1)
+    Batch.objects.filter(pk=a_batch(block=8).pk).update(
+        failing_since=now - 2 * MINUTE,
+        attempts=1,
+        due_at=now + MINUTE,
+        wait=wait("node_fails", problem="No node of Other chain (5) can be used: node.example can't be reached."),
+    )
+    Batch.objects.filter(status=BatchStatus.DONE).update(gas_used=161_204)
+
+
+def _versions(tx: Transaction) -> None:
+    """Store a replaced version of a pending transaction, one that nodes refuse, and a cancellation to be signed."""
+    tx.error = wait("node_fails", problem="The nodes refuse it: replacement transaction underpriced.")
+    tx.save()
+    now = timezone.now()
+    for ago, gwei, more in (
+        (3, 20, {"hash": f"0x{'c1' * 32}", "broadcast_at": now - 3 * MINUTE}),
+        (2, 23, {"hash": f"0x{'c2' * 32}", "broadcast_at": now - MINUTE, "refused_at": now - MINUTE}),
+        (1, 26, {"is_cancellation": True}),
+    ):
+        fees = {"max_fee_per_gas": gwei * GWEI, "max_priority_fee_per_gas": GWEI // 10}
+        tx.versions.create(raw=b"", created_at=now - ago * MINUTE, **fees, **more)
 
 
 def a_month() -> None:

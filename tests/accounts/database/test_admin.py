@@ -1,14 +1,16 @@
-"""Tests of the admin pages for users, keys and the log of operators."""
+"""The admin's pages of users, keys and the log of operators."""
 
 import html
+from io import StringIO
 
 import pytest
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.core.management import call_command
 from django.test import Client
 
 from accounts.models import AccountEvent, ApiKey, User
 from tests.factories import act, client_of, log_of_operators
-from tests.service import ALICE, BOB, a_key, fresh, secret_of
+from tests.service import ALICE, BOB, CHARLIE, a_key, fresh, request, secret_of, submit
 
 pytestmark = pytest.mark.outside
 
@@ -124,3 +126,46 @@ def test_others_do_nothing(bob, client):
     act(client or client_of(BOB), USERS, "revoke_keys", bob.pk)
     assert fresh(bob).max_batches_per_minute is None
     assert bob.api_keys.filter(revoked_at=None).exists()
+
+
+# --- Visitors ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/admin/", "/admin/accounts/user/", "/admin/login/"])
+def test_others_are_not_let_in(path):
+    assert client_of(BOB).get(path, follow=True).status_code == 403
+
+
+def test_a_visitor_signs_in_by_wallet():
+    answer = Client().get("/admin/accounts/user/", follow=True)
+    assert answer.redirect_chain[-1] == ("/sign-in?next=/admin/accounts/user/", 302)
+
+
+def test_a_former_operator_is_not_let_in(operator, settings):
+    assert operator.get("/admin/").status_code == 200
+    settings.OPERATOR_ADDRESSES = [BOB]
+    assert operator.get("/admin/", follow=True).status_code == 403
+
+
+def test_an_operator_may_sign_in_where_nobody_else_may(settings):
+    settings.ALLOWED_ADDRESSES = [CHARLIE]
+    bodies = [{"address": address, "chainId": "31337"} for address in (ALICE, BOB)]
+    answers = [Client().post("/sign-in/message", body, content_type="application/json").status_code for body in bodies]
+    assert answers == [200, 403]
+
+
+@pytest.mark.parametrize(
+    "rows", ["queries/", "queries/batch/", "queries/block/?failing=yes", "proving/transaction/?q=7"]
+)
+def test_there_are_no_pages_of_queries_and_proving(operator, rows):
+    assert operator.get(f"/admin/{rows}").status_code == 404
+    assert operator.post(f"/admin/{rows}", {"action": "cancel"}).status_code == 404
+    index = operator.get("/admin/").text
+    assert [name for name in ("Batches", "Transactions", "Signers") if name in index] == []
+
+
+def test_the_log_still_shows_what_operators_did_to_batches(operator):
+    batch = submit(a_key(ALICE), request(ALICE, block=1))
+    call_command("cancel", batch.pk, reason="A test.", stdout=StringIO())
+    assert batch.pk in operator.get("/admin/admin/logentry/").text
+    assert "Cancelled. Why: A test." in operator.get("/admin/admin/logentry/").text

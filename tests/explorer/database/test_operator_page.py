@@ -2,25 +2,27 @@
 
 import re
 from datetime import timedelta
-from html import unescape
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.db.models import QuerySet
 from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
-from proving.models import ChainWatch, ProblemReport, Signer, Stop, Transaction
-from queries.models import Batch, BatchStatus, Block
-from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed, finish, path
+from proving.models import ChainWatch, ProblemReport, Share, SignedTransaction, Signer, Stop, Transaction
+from queries.models import Batch, Block
+from queries.waits import wait
+from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed, finish, path, reject, send, word
 from tests.factories import client_of, log_of_operators
-from tests.service import ALICE, BOB, SIGNER, chains_toml
+from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 
-STATEMENTS = 28
+STATEMENTS = 34
 
 
 @pytest.fixture(autouse=True)
@@ -149,22 +151,25 @@ def test_the_operator_page_shows_how_long_the_funds_last_and_what_waits():
     assert "Your webhook has accepted no message for 9 min" in re.sub(r"<[^>]*>", "", page())
 
 
-def test_the_operator_page_counts_the_batches_of_the_last_day_and_leads_to_them():
-    for block, ago, minutes in ((12, 2, 1), (13, 3, 30), (14, 30, 90)):
+def test_the_operator_page_counts_the_batches_of_the_last_day_and_names_who_used_most_gas():
+    assert page().count('<dd class="quiet">none</dd>') == 2
+    for block, ago, minutes, gas in ((12, 2, 1, 5), (13, 3, 30, 70), (14, 30, 90, 900)):
         finish(batch := a_batch(block=block))
         ended = timezone.now() - timedelta(hours=ago)
-        Batch.objects.filter(pk=batch.pk).update(created_at=ended - timedelta(minutes=minutes), finished_at=ended)
-    rejected = a_batch(block=15)
-    Batch.objects.filter(pk=rejected.pk).update(status=BatchStatus.REJECTED, finished_at=timezone.now())
+        created_at = ended - timedelta(minutes=minutes)
+        Batch.objects.filter(pk=batch.pk).update(created_at=created_at, finished_at=ended, gas_used=gas)
+    reject(submit(a_key(BOB), request(ALICE, block=15)))
+    Batch.objects.filter(user__address=BOB).update(gas_used=74)
     day = page().partition('id="day"')[2].partition("</dl>")[0]
-    (done, all_done), (rejections, all_rejected), (slowest, span) = re.findall(r'<a href="([^"]+)">([^<]+)</a>', day)
-    assert (all_done, all_rejected, span) == ("2", "1", "30 min")
-    assert slowest == path(Batch.objects.get(queries__block__number=13))
-    client = client_of(BOB)
-    assert "2 batches" in client.get(unescape(done)).text
-    answer = client.get(unescape(rejections)).text
-    assert "1 batch" in answer
-    assert rejected.pk in answer
+    assert re.findall("<dd>([0-9]+)</dd>", day) == ["2", "1", "75"]
+    (slowest, took), (user, _) = re.findall(r'<a href="([^"]+)">(.+?)</a>', day)
+    assert (slowest, took) == (path(Batch.objects.get(queries__block__number=13)), "30 min")
+    assert user == f"/admin/accounts/user/{User.objects.get(address=ALICE).pk}/change/"
+
+
+def test_the_counts_of_waiting_batches_lead_to_the_oldest():
+    received, _, accepted, _ = a_batch(), a_batch(), accept(a_batch(block=13)), accept(a_batch(block=14))
+    assert re.findall(r'<a href="([^"]+)">oldest</a>', page()) == [path(received), path(accepted)]
 
 
 def test_the_operator_page_ends_with_the_form_that_stops_sending():
@@ -173,12 +178,98 @@ def test_the_operator_page_ends_with_the_form_that_stops_sending():
     assert headings[0] == "Batches of the last 24 hours"
 
 
-# --- Links ------------------------------------------------------------------------------------------------------------
+# --- Failing and pending rows -----------------------------------------------------------------------------------------
 
 
-def test_its_links_lead_somewhere():
-    client = client_of(BOB)
-    for address in re.findall(r'href="(/admin/[^"]*)"', page()):
+def failing(rows: QuerySet[Any], minutes: int, **more: object) -> None:
+    now = timezone.now()
+    since = now - timedelta(minutes=minutes)
+    problem = wait("node_fails", problem=f"A node fails for {minutes} minutes.")
+    rows.update(failing_since=since, due_at=now + timedelta(minutes=1), attempts=minutes, wait=problem, **more)
+
+
+def table(name: str) -> str:
+    """Return the table with this heading, and what is next to the heading. Empty: there is none."""
+    return page().partition(f' id="{name}"')[2].partition("</table>")[0]
+
+
+def test_batches_that_fail_are_listed_with_what_they_wait_for():
+    assert table("failing-batches") == ""
+    older, newer, ended, _ = (a_batch(block=number) for number in (12, 13, 14, 15))
+    for batch, minutes in ((newer, 2), (older, 5), (ended, 9)):
+        failing(Batch.objects.filter(pk=batch.pk), minutes)
+    Batch.objects.filter(pk=ended.pk).update(due_at=None)
+    listed = table("failing-batches")
+    assert re.findall(r'href="(/explorer/query/[^"]+)"', listed) == [path(older), path(newer)]
+    assert listed.count(f'href="/admin/accounts/user/{older.user_id}/change/"') == 2
+    for text in ("A node fails for 5 minutes.", "5 min", "5 attempts", "in 59 s"):
+        assert text in listed
+
+
+def test_blocks_that_fail_are_listed_with_a_batch_that_waits_for_them():
+    assert table("failing-blocks") == ""
+    rejected, waiting, _ = accept(a_batch()), accept(a_batch()), accept(a_batch(block=99))
+    reject(rejected)
+    failing(Block.objects.filter(number=12), 7)
+    listed = table("failing-blocks")
+    assert re.findall(r'href="(/explorer/query/[^"]+)"', listed) == [path(waiting)]
+    text = " ".join(re.sub("<[^>]+>", " ", listed).split())
+    for part in (" 12 Development chain → to Development chain ", "A node fails for 7 minutes. 7 min", "7 attempts"):
+        assert part in text
+    reject(waiting)
+    assert "/explorer/query/" not in table("failing-blocks")
+
+
+def test_a_pending_transaction_is_listed_with_its_newest_versions():
+    assert table("pending") == ""
+    tx = send(accept(batch := a_batch()), tx_hash=word(1))
+    Share.objects.create(transaction=tx, batch=batch, gas=1, wei=1, weight=1)
+    Transaction.objects.update(data=b"secret", error=wait("node_fails", problem="Nodes refuse it."))
+    tx.versions.all().delete()
+    for minutes in range(1, 8):
+        SignedTransaction.objects.create(
+            transaction=tx,
+            hash=word(minutes) if minutes < 7 else None,
+            raw=b"secret",
+            max_fee_per_gas=minutes * 10**9,
+            max_priority_fee_per_gas=minutes * 10**8,
+            is_cancellation=minutes == 7,
+            created_at=timezone.now() - timedelta(minutes=10 - minutes),
+            refused_at=timezone.now() - timedelta(seconds=30) if minutes == 6 else None,
+            broadcast_at=timezone.now() if minutes != 5 else None,
+        )
+    listed = table("pending")
+    text = " ".join(re.sub("<[^>]+>", " ", listed).split())
+    assert f"Nonce {tx.nonce} of {SIGNER[:6]} " in text
+    assert f"for {batch.pk[:10]} " in text
+    assert "Nodes refuse it." in text
+    rows = [re.findall(r"<td[^>]*>(?:<[^>]+>)?([^<]+)<", row) for row in listed.split("<tr")[3:]]
+    assert rows == [[str(n), f"0.{n}", f"{10 - n} min"] for n in (7, 6, 5, 4, 3)]
+    assert re.findall('data-copy="([^"]+)"', listed) == [word(n) for n in (6, 5, 4, 3)]
+    for note in ("not signed yet a cancellation", "nodes refused it 30 s ago", "no node has it"):
+        assert text.count(note) == 1
+    Transaction.objects.update(state="MINED")
+    assert table("pending") == ""
+
+
+def test_each_list_is_bounded_and_says_how_many_there_are():
+    signer = Signer.objects.create(chain_id=31337, address=SIGNER)
+    for number in range(12, 34):
+        accept(a_batch(block=number))
+        Transaction.objects.create(signer=signer, nonce=number, data=b"", gas_limit=1)
+    failing(Batch.objects.all(), 3)
+    failing(Block.objects.all(), 3)
+    for name in ("failing-batches", "failing-blocks", "pending"):
+        assert "The oldest 20 of 22" in table(name)
+    assert table("failing-batches").count("<tr") == table("failing-blocks").count("<tr") == 1 + 20
+    assert table("pending").count("<tr") == 1 + 20
+
+
+def test_its_links_into_the_admin_lead_somewhere():
+    failing(Batch.objects.filter(pk=a_batch().pk), 3)
+    client, links = client_of(BOB), set(re.findall(r'href="(/admin/[^"]*)"', page()))
+    assert len(links) == 2
+    for address in links:
         assert client.get(address).status_code == 200, address
 
 
@@ -188,12 +279,14 @@ def test_its_links_lead_somewhere():
 def test_the_operator_page_takes_a_fixed_number_of_statements_and_asks_no_chain(django_assert_num_queries, monkeypatch):
     monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain was asked"))
     client = client_of(BOB)
-    Signer.objects.create(chain_id=31337, address=SIGNER)
+    send(accept(a_batch(block=11)))
     client.get("/operator")  # writes, at most every ten seconds
     with django_assert_num_queries(STATEMENTS):
         client.get("/operator")
     for number in range(12, 16):
-        accept(a_batch(block=number))
-        Block.objects.update(due_at=timezone.now(), failing_since=timezone.now(), attempts=1)
+        accept(batch := a_batch(block=number))
+        failing(Block.objects.all(), 1)
+        failing(Batch.objects.all(), 1)
+        send(batch, tx_hash=word(number))
     with django_assert_num_queries(STATEMENTS):
         client.get("/operator")

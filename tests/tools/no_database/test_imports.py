@@ -62,7 +62,7 @@ registries.registry_setup
 health reconcile
 admission
 readable_facts slots working.worker
-admin apps celery_app management
+apps celery_app management
 """
 FILES = [
     path.relative_to(PROJECT)
