@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from chains.chains_file import Connection
-from chains.contract_artifacts import NO_CONTRACT
 from chains.encoding import history_slot
 from chains.nodes.node_errors import InvalidReply, UnreadableHeader
 from chains.nodes.rpc import RpcClient
@@ -135,14 +134,6 @@ def open_connection(destination: int, source: int, ends_at: float | None = None)
         return OpenConnection(config, deployments.find(destination, source), get_rpc(source), get_rpc(destination))
     registry = deployments.noted(destination, source)
     return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination), ends_at)
-
-
-def without_registry(destination: int, source: int) -> OpenConnection | None:
-    """Return a connection of which only its chains may be used; None if it isn't configured any more."""
-    if (config := get_chains().connection(source, destination)) is None:
-        return None
-    none = Deployment(0, deployments.Registry(NO_CONTRACT), NO_CONTRACT, NO_CONTRACT)
-    return OpenConnection(config, none, get_rpc(source), get_rpc(destination))
 
 
 def open_unless_stopped(destination: int, source: int, ends_at: float | None = None) -> OpenConnection:

@@ -16,8 +16,12 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db.models import Model
 from django.utils import timezone
+from eth_abi.abi import encode
+from eth_utils.address import to_checksum_address
 
-from devnet.devchain import DevChain
+from chains.contract_artifacts import NO_CONTRACT, earlier_registry
+from config.configured_chains import forget_chains
+from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 
 _MINED_SECONDS = 20
@@ -68,6 +72,18 @@ def deploy(destination: int = 31337, source: int = 31337, *options: str) -> Fact
     """Run `deploy_registry`. Return the registry in use. Raise `CommandError` if the command fails."""
     call_command("deploy_registry", str(destination), str(source), *options, stdout=StringIO(), stderr=StringIO())
     return FactsRegistry.in_use.get(destination_chain_id=destination, source_chain_id=source)
+
+
+def use_earlier_registry(chain: DevChain) -> FactsRegistry:
+    """Let a registry of version 0.3.0 take the place of the connection's, which may be used and replaced."""
+    row = FactsRegistry.in_use.get()
+    arguments = [row.source_chain_id, row.block_hash_source, row.history_window, NO_CONTRACT]
+    code = earlier_registry().bytecode + encode(["uint256", "address", "uint256", "address"], arguments)
+    sent = {"from": ACCOUNTS[1][0], "data": "0x" + code.hex(), "gas": hex(10**7)}
+    row.address = to_checksum_address(chain.rpc("eth_sendTransactionSync", sent)["contractAddress"])
+    row.save()
+    forget_chains()
+    return row
 
 
 # Deployments by the number of the chain's newest block, the chains file without URLs, and the source chains.

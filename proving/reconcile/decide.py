@@ -258,25 +258,13 @@ def checked(seen: Checked) -> Decision:
 def gone(seen: Checked, completed: Gone) -> Decision:
     """Reopen queries whose facts the registry has lost in a reorg of the destination."""
     reason = f"The destination chain was reorganised: block {seen.number} is another one now."
-    lost = tuple(Reopen(ids, StepKind.BLOCKHASH_AVAILABLE, _why_lost(old, completed)) for old, ids in completed.lost)
     if completed.contradiction:
-        return Decision(Fail(completed.contradiction), lost)
-    if not completed.registry:
-        # The facts of open batches are unread, so the block is not checked yet.
-        return Decision(Continue(), lost)
+        return Decision(Fail(completed.contradiction))
     reopened = [
         Reopen(completed.lacking_header, StepKind.HEADER_ACCUMULATED, reason),
         Reopen(completed.lacking_facts, StepKind.FACTS_PROVEN, reason),
     ]
-    return Decision(Continue(), [*lost, *reopened, NoteChecked()])
-
-
-def _why_lost(old: str, completed: Gone) -> str:
-    new = f"at {completed.registry}" if completed.registry else "that follows"
-    return (
-        f"The destination chain was reorganised, and the facts registry at {old}, which is no longer used, has lost "
-        f"facts. The service proves them again to the registry {new}."
-    )
+    return Decision(Continue(), [*reopened, NoteChecked()])
 
 
 # --- Proofs of the source chain ---------------------------------------------------------------------------------------

@@ -40,9 +40,6 @@ class Gone:
     lacking_facts: Sequence[int] = ()
     """Queries (ids) that begin again below a state root that the registry trusts."""
     contradiction: WaitReason | None = None
-    lost: Sequence[tuple[str, Sequence[int]]] = ()
-    """Addresses of unused registries, and the queries (ids) of batches that are DONE whose facts each has lost."""
-    registry: str = ""  # address of the registry in use; empty: there is none
 
 
 @dataclass(frozen=True)

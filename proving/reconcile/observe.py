@@ -41,7 +41,6 @@ from proving.reconcile.observation import (
     Unfetched,
     UnprovenFacts,
 )
-from proving.registries import deployments
 from proving.registries.deployments import Deployment
 from proving.working import heads
 from queries import clock
@@ -110,19 +109,16 @@ def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
     }
 
 
-def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
+def gone(context: Context, block: Block) -> Gone:
     """Read the completed facts of a block from the registry again. Raises `NodeUnavailable`, `RpcRefused`.
 
-    Facts of batches that are DONE are read from their own registry. Nothing is read from the current registry unless
-    it `is_usable`.
+    Facts of DONE batches in replaced registries are left out.
     """
-    queries_of_unused = _queries_of_unused_registries(block)
-    lost = [(row.address, _lost(context, block, row, queries)) for row, queries in queries_of_unused.items()]
-    if not is_usable:
-        return Gone(lost=lost)
-    registry = context.registry.contract.address
+    ends = {"destination_chain_id": block.destination_chain_id, "source_chain_id": block.source_chain_id}
+    replaced_at = FactsRegistry.objects.filter(**ends).aggregate(last=Max("replaced_at"))["last"]
     rows = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
-    rows = rows.exclude(pk__in=[query.pk for queries in queries_of_unused.values() for query in queries])
+    if replaced_at is not None:
+        rows = rows.exclude(batch__status=BatchStatus.DONE, batch__finished_at__lte=replaced_at)
     read = partial(
         facts.read, context.destination_rpc, context.registry.contract, block.number, at=context.heads.confirmed.number
     )
@@ -133,7 +129,7 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     queries = list(completed) if proven else []
     if not (is_root or queries):
         # A registry whose creation was rolled back has no code for a while.
-        return Gone(lacking_header=proven, lost=lost, registry=registry)
+        return Gone(lacking_header=proven)
     completed_facts = _facts_of(queries)
     comparison = facts.compare(queries, read(completed_facts), facts.proven({block: completed_facts})[block.pk])
     incomplete = {pk for pks in comparison.missing.values() for pk in pks}
@@ -143,35 +139,7 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     else:
         still_proven = {query.pk for query in queries} - incomplete
         lacking_header, lacking_facts = [pk for pk in proven if pk not in still_proven], []
-    return Gone(lacking_header, lacking_facts, comparison.contradiction, lost, registry)
-
-
-def _queries_of_unused_registries(block: Block) -> dict[FactsRegistry, list[Query]]:
-    """Return the block's queries of DONE batches by registry, for registries that are no longer used."""
-    rows = deployments.all_of(block.destination_chain_id, [block.source_chain_id])
-    queries: dict[FactsRegistry, list[Query]] = defaultdict(list)
-    if any(row.replaced_at or row.refused for row in rows):
-        done = Query.objects.filter(block=block, batch__status=BatchStatus.DONE).select_related("batch").order_by("pk")
-        for query in done:
-            row = deployments.of_batch(query.batch, rows).get(block.source_chain_id)
-            if row and (row.replaced_at or row.refused):
-                queries[row].append(query)
-    return queries
-
-
-def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[Query]) -> list[int]:
-    """Return the ids of queries whose proven facts an unused registry doesn't hold."""
-    rpc, at = context.destination_rpc, context.heads.confirmed.number
-    registry, requested = deployments.Registry(row.address), _facts_of(queries)
-    every = [query.pk for query in queries]
-    try:
-        view = facts.read(rpc, registry, block.number, requested, at=at)
-        if not _is_root(block, view.state_root) and not all(query.kind == QueryKind.ENTRY for query in queries):
-            return every
-    except facts.NoRegistry:
-        return every
-    comparison = facts.compare(queries, view, facts.proven({block: requested})[block.pk])
-    return every if comparison.contradiction else sorted({pk for pks in comparison.missing.values() for pk in pks})
+    return Gone(lacking_header, lacking_facts, comparison.contradiction)
 
 
 # --- Proofs of the source chain ---------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -21,7 +20,6 @@ from django.db.models.functions import Now
 
 from chains.nodes.node_errors import ChainError
 from config import logs
-from config.configured_chains import get_chains
 from config.database import due_rows, statements
 from config.database.due_rows import Claim
 from proving import connections
@@ -98,17 +96,12 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, a
 
 def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Mapping[int, End]:
     """Reconcile blocks of one connection. Return the ends of the turn by block id."""
-    source, destination = blocks[0].source_chain_id, blocks[0].destination_chain_id
     try:
-        connection = connections.open_connection(destination, source)
-        own_numbers = [block.number for block in blocks] if connection.is_own else ()
-        recent = heads.recent(get_chains().chain(destination), connection.destination_rpc, own_numbers)
+        turn = _begun(lane, blocks)
     except Unusable as why:
-        _reopen_lost_by_unused_registries(lane, blocks)
         return dict.fromkeys((block.pk for block in blocks), Requeue(why.reason, _UNUSABLE_SECONDS))
     except ChainError as error:
         return dict.fromkeys((block.pk for block in blocks), _failed(error))
-    turn = _Turn(WorkContext(connection, recent, lane), {block.pk: block for block in blocks})
     _reopen_lost(turn, blocks)
     blocks = turn.remaining_of(blocks)
     requests = observe.open_requests(blocks)
@@ -119,6 +112,35 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     for pk, state in observe.states(turn.context, blocks, requests).items():
         turn.end(pk, decide.end(state))
     return turn.ends
+
+
+def settle(lane: HeldLane, blocks: Sequence[Block]) -> list[WaitReason | None]:
+    """Reopen queries of one connection's blocks whose facts a reorg has removed. Prove nothing.
+
+    Blocks with final facts aren't checked again. Return an item for each other block: why its facts can't be read, if
+    so. Raises `Unusable`, `ChainError`.
+    """
+    turn = _begun(lane, blocks)
+    _reopen_lost(turn, blocks)
+    for block in turn.remaining_of(blocks):
+        if (block.checked_number or 0) > turn.context.heads.final:
+            turn.end(block.pk, Requeue(None, 0))
+
+    def check_no_longer() -> None:
+        settled = Block.objects.filter(pk__in=turn.remaining)
+        statements.lock(settled)
+        settled.update(checked_number=None, checked_hash="")
+
+    lane.write(check_no_longer)
+    return [None if isinstance(end, Settled) else end.reason for end in turn.ends.values()]
+
+
+def _begun(lane: HeldLane, blocks: Sequence[Block]) -> "_Turn":
+    """Begin a turn of one connection. Raises `Unusable`, `ChainError`."""
+    connection = connections.open_connection(blocks[0].destination_chain_id, blocks[0].source_chain_id)
+    own_numbers = [block.number for block in blocks] if connection.is_own else ()
+    recent = heads.recent(connection.destination_rpc.chain, connection.destination_rpc, own_numbers)
+    return _Turn(WorkContext(connection, recent, lane), {block.pk: block for block in blocks})
 
 
 @dataclass
@@ -198,24 +220,13 @@ def _failed(error: ChainError) -> Fail:
     return Fail(waits.fault(error), for_path=for_path)
 
 
-def _reopen_lost_by_unused_registries(lane: HeldLane, blocks: Sequence[Block]) -> None:
-    """Reopen DONE batches whose facts a former registry has lost, while no registry can be used."""
-    connection = connections.without_registry(blocks[0].destination_chain_id, blocks[0].source_chain_id)
-    if connection is None or all(block.checked_number is None for block in blocks):
-        return
-    with suppress(ChainError):
-        recent = heads.recent(connection.destination_rpc.chain, connection.destination_rpc)
-        turn = _Turn(WorkContext(connection, recent, lane), {block.pk: block for block in blocks})
-        _reopen_lost(turn, blocks, is_usable=False)
-
-
-def _reopen_lost(turn: _Turn, blocks: Sequence[Block], *, is_usable: bool = True) -> None:
+def _reopen_lost(turn: _Turn, blocks: Sequence[Block]) -> None:
     """Reopen queries whose facts the destination has lost in a reorg."""
     decisions: dict[int, Decision] = {}
     for pk, checked in turn.answered(observe.checked(turn.context, blocks)).items():
         decision = decide.checked(checked)
         if isinstance(decision.then, FindWhatIsGone):
-            completed = turn.ask(pk, partial(observe.gone, turn.context, turn.remaining[pk], is_usable=is_usable))
+            completed = turn.ask(pk, partial(observe.gone, turn.context, turn.remaining[pk]))
             if completed is None:
                 continue
             decision = decide.gone(checked, completed)

@@ -3,10 +3,9 @@
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef
-from django.db.models.functions import Now
 from django.utils import timezone
 from eth_abi.abi import decode
 from eth_utils.crypto import keccak
@@ -25,15 +24,13 @@ from proving.connections import OpenConnection
 from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionState
 from proving.money import market_fees
 from proving.packing.packs import GAS_MARGIN, Intent
-from proving.registries import balance_costs, creations, deployments
+from proving.registries import balance_costs, creations, deployments, replacing
 from proving.registries.creations import Creation, DeploymentError, contract_address
 from proving.registries.deployments import Call, call, creation_code, revert_reason
 from proving.sending import signing, transaction_monitor
 from proving.sources import beacon_roots
 from proving.working import destination_prices, lanes
-from proving.working.lanes import LaneKind, LaneName
-from queries import batch_states
-from queries.models import ADMITTED_STATUSES, Batch, BatchStatus, Block, Query, StepKind
+from proving.working.lanes import LaneKind, LaneLost, LaneName
 
 logger = logging.getLogger(__name__)
 
@@ -55,12 +52,14 @@ def deploy(
     source: int,
     *,
     replace: bool = False,
+    wait_seconds: float = replacing.WAIT_SECONDS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FactsRegistry:
     """Create the contracts of a connection that don't exist yet, and record its registry. Continue an interrupted run.
 
-    `tell` gets a sentence about each wait when it begins. Raises `DeploymentError`, also after ten minutes without
-    confirmation, and `chains.nodes.rpc.ChainError` if no node answers.
+    A usable registry is replaced when its facts are final. `tell` gets a sentence about each wait when it begins.
+    Raises `DeploymentError`, also after ten minutes without confirmation, or `wait_seconds` without finality, and
+    `chains.nodes.rpc.ChainError` if no node answers.
     """
     connection = get_chains().connection(source, destination)
     if connection is None:
@@ -82,7 +81,17 @@ def deploy(
     if replaced and replaced.address == planned.row.address:
         # A reorg had removed the contract, or a node had lagged. It is the same contract again.
         return _usable(replaced)
-    return _recorded(planned.row, replaced)
+    if not replaced:
+        return _recorded(planned.row)
+    try:
+        with lanes.seize(LaneName(LaneKind.CONNECTION, destination, source)) as lane:
+            if not replaced.refused:
+                replacing.await_final(lane, replaced, wait_seconds, tell)
+            return _recorded(planned.row, partial(replacing.retire, lane, replaced))
+    except LaneLost:
+        raise DeploymentError(
+            "Another process works on the connection now, so nothing was replaced. Run the command again."
+        ) from None
 
 
 def deploy_reader(
@@ -184,38 +193,6 @@ def _require_same_chain(chain: Chain) -> None:
         )
 
 
-def _retire(row: FactsRegistry) -> None:
-    """Retire a registry in the caller's database transaction. Its row stays, and batches that are DONE stay DONE.
-
-    The facts of open batches are proven again to the next registry. Until the facts of DONE batches are final, workers
-    check whether a reorg removes them from this registry (`Block.checked_number`).
-    """
-    blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
-    # A worker that loses its lane can't store its current observations, which are about the old registry.
-    lanes.take_away(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id))
-    statements.lock(blocks)
-    admitted = Query.objects.filter(block__in=blocks, batch__status__in=ADMITTED_STATUSES)
-    begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])
-    batch_states.lock_batches(admitted.values_list("pk", flat=True))
-    # A batch that was DONE meanwhile, by a clock that may be ahead, is DONE before the registry is replaced.
-    proven = Query.objects.filter(batch=OuterRef("pk"), block__in=blocks)
-    done = Batch.objects.filter(Exists(proven), status=BatchStatus.DONE)
-    last = done.order_by("-finished_at").values_list("finished_at", flat=True).first()
-    row.replaced_at, row.due_at = max(filter(None, (timezone.now(), last))), None
-    row.replaced_because = row.refused or deployments.why_replaceable(row)
-    row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
-    blocks.update(is_checkpoint=False)
-    of_done = Query.objects.filter(block=OuterRef("pk"), batch__status=BatchStatus.DONE)
-    blocks.filter(~Exists(of_done)).update(checked_number=None, checked_hash="")
-    batch_states.reopen(
-        list(begun.values_list("pk", flat=True)),
-        StepKind.BLOCKHASH_AVAILABLE,
-        reason=f"The facts registry at {row.address} is replaced. The service proves everything again to the new "
-        f"registry.",
-    )
-    blocks.filter(Exists(admitted.filter(block=OuterRef("pk")))).update(due_at=Now())
-
-
 def _require_fit(chain: Chain, connection: Connection) -> None:
     """Raise `DeploymentError` if the connection's contracts would be of no use on the chain."""
     _require_cancun(chain)
@@ -292,16 +269,15 @@ def _require_attesters(connection: Connection, row: FactsRegistry) -> None:
         )
 
 
-def _recorded(row: FactsRegistry, replaced: FactsRegistry | None) -> FactsRegistry:
-    """Store the registry as the one in use, and retire the replaced one, in one database transaction.
+def _recorded(row: FactsRegistry, retire: Callable[[], None] = lambda: None) -> FactsRegistry:
+    """Store the registry as the one in use, and `retire` the replaced one, in one database transaction.
 
     Return the row that another process has stored meanwhile, if one has.
     """
 
     def store() -> None:
         with transaction.atomic():
-            if replaced:
-                _retire(replaced)
+            retire()
             ends = {"destination_chain_id": row.destination_chain_id, "source_chain_id": row.source_chain_id}
             # An older version stored the row before it created the contracts.
             FactsRegistry.in_use.filter(**ends, deployed_at=None).delete()

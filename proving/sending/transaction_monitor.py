@@ -134,12 +134,12 @@ def _end(chain: Chain, claim: Claim[Signer], signer: Signer, states: Collection[
     claim.end([signer], timedelta(seconds=seconds) if is_left else None)
 
 
-def monitor_for(chain: Chain) -> Iterator[None]:
-    """Monitor the chain's signers repeatedly for `WAIT_SECONDS`, and at least once.
+def monitor_for(chain: Chain, seconds: float = WAIT_SECONDS, *, pause: float = 0.5) -> Iterator[None]:
+    """Monitor the chain's signers repeatedly for so many seconds, and at least once. `pause` is the longest pause.
 
-    Commands that wait for their transactions use it, in case no worker runs.
+    Commands that wait for transactions use it, in case no worker runs.
     """
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + seconds
     # Nodes that are behind rest from now on.
     chain_heads.read(chain, get_rpc(chain.id))
     while True:
@@ -151,7 +151,7 @@ def monitor_for(chain: Chain) -> Iterator[None]:
         yield
         if time.monotonic() >= deadline:
             return
-        time.sleep(min(0.5, poll_seconds(chain)))
+        time.sleep(min(pause, poll_seconds(chain)))
 
 
 def _watched(signer: Signer) -> QuerySet[Transaction]:

@@ -123,6 +123,11 @@ class HeldLane:
         self.is_released = is_last
         return result
 
+    def keep(self) -> None:
+        """Renew the lane for work that waits, and doesn't hang. Raises `LaneLost`."""
+        self.write(lambda: None)
+        self.since = time.monotonic()
+
 
 @contextmanager
 def in_hand(lane: HeldLane, claim: Claim[Row], rows: Sequence[Row]) -> Iterator[None]:
@@ -222,18 +227,29 @@ def hold(name: LaneName) -> Iterator[HeldLane | None]:
     if not _take(lane):
         yield None
         return
+    with _kept(lane):
+        yield lane
+
+
+@contextmanager
+def seize(name: LaneName) -> Iterator[HeldLane]:
+    """Take a lane from its holder, who can't write any more. Hold it until the end of the `with` block."""
+    lane = HeldLane(name)
+    Lane.objects.bulk_create([Lane(name=str(name))], ignore_conflicts=True)
+    Lane.objects.filter(name=str(name)).update(token=lane.token, until=_expiry())
+    with _kept(lane):
+        yield lane
+
+
+@contextmanager
+def _kept(lane: HeldLane) -> Iterator[None]:
     _renewal.add(lane)
     try:
-        yield lane
+        yield
     finally:
         _renewal.remove(lane)
         if not lane.is_released:
             _tokens([lane]).update(**_FREE)
-
-
-def take_away(name: LaneName) -> None:
-    """Take the lane from its holder in the caller's database transaction. The holder then can't write any more."""
-    Lane.objects.filter(name=str(name)).update(**_FREE)
 
 
 def _take(lane: HeldLane) -> bool:

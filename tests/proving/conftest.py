@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
@@ -70,10 +71,11 @@ def separate_transactions(monkeypatch) -> None:
 
 
 @pytest.fixture
-def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def start_command(settings, tmp_path, transactional_db) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Return a function that starts a command of `manage.py`. Its output is in a log with its name and number."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*options: str) -> subprocess.Popen[bytes]:
+    def start(name: str, *options: str) -> subprocess.Popen[bytes]:
         env = {
             "LEASE_SECONDS": "2",
             **os.environ,
@@ -81,8 +83,8 @@ def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[...,
             **same_database(),
             "CHAINS_FILE": str(settings.CHAINS_FILE),
         }
-        command = [sys.executable, "manage.py", "runworker", *options]
-        with (tmp_path / f"worker{len(started)}.log").open("wb") as log:
+        command = [sys.executable, "manage.py", name, *options]
+        with (tmp_path / f"{name.removeprefix('run')}{len(started)}.log").open("wb") as log:
             started.append(subprocess.Popen(command, cwd=PROJECT, env=env, stdout=log, stderr=log))
         return started[-1]
 
@@ -90,6 +92,11 @@ def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[...,
     for process in started:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def start_worker(start_command) -> Callable[..., subprocess.Popen[bytes]]:
+    return partial(start_command, "runworker")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from proving.management.command_failures import told_in_a_sentence
 from proving.registries.registry_setup import deploy
+from proving.registries.replacing import WAIT_SECONDS
 
 
 class Command(BaseCommand):
@@ -19,8 +20,16 @@ class Command(BaseCommand):
             action="store_true",
             help="deploy a new registry if the recorded one is unusable, can't jump, or ends at a known fork",
         )
+        parser.add_argument(
+            "--wait",
+            type=int,
+            default=WAIT_SECONDS,
+            metavar="SECONDS",
+            help="how long --replace waits for the facts of a usable registry to be final, before it gives up. "
+            "Meanwhile the connection proves nothing. Default: %(default)s",
+        )
 
-    def handle(self, *, destination: int, source: int, replace: bool, **_: Any) -> None:
+    def handle(self, *, destination: int, source: int, replace: bool, wait: int, **_: Any) -> None:
         with told_in_a_sentence():
-            registry = deploy(destination, source, replace=replace, tell=self.stderr.write)
+            registry = deploy(destination, source, replace=replace, wait_seconds=wait, tell=self.stderr.write)
         self.stdout.write(f"The facts registry for chain {source} on chain {destination} is at {registry.address}")

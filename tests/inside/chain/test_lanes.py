@@ -63,6 +63,18 @@ def test_a_lane_that_hangs_for_long_is_anothers(settings, monkeypatch):
             lane.write(lambda: None)
 
 
+@pytest.mark.long
+@pytest.mark.django_db(transaction=True)
+def test_a_lane_whose_holder_keeps_it_is_renewed_for_longer(settings, pass_time):
+    settings.LEASE_SECONDS = 1
+    with lanes.hold(HOUSE) as lane:
+        assert lane
+        pass_time(lanes.LONGEST_SECONDS)
+        lane.keep()
+        first = Lane.objects.get().until
+        factories.until(lambda: Lane.objects.exclude(until=first).exists(), "the renewal")
+
+
 def due_blocks(address: str, numbers: range, **columns: object) -> None:
     ends = {"destination_chain_id": 31337, "source_chain_id": 31337}
     whose = {"queued_for": User.objects.for_address(address), "due_at": timezone.now()}
@@ -119,7 +131,8 @@ def test_a_command_goes_on_when_another_takes_its_lane_and_sends_nothing_twice(s
 
     def loses_it(*arguments):
         if next(taken, False):
-            lanes.take_away(LaneName(LaneKind.DESTINATION, 31337))
+            with lanes.seize(LaneName(LaneKind.DESTINATION, 31337)):
+                pass
         return does(*arguments)
 
     monkeypatch.setattr(*loses, loses_it)

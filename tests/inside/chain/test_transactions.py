@@ -32,7 +32,8 @@ def lane(db) -> Iterator[HeldLane]:
 
 
 def test_a_worker_without_the_lane_sends_nothing(service, lane):
-    lanes.take_away(lane.name)
+    with lanes.seize(lane.name):
+        pass
     with pytest.raises(LaneLost):
         orders.submit_all(get_chains().chain(31337), lane, [Order([Intent(ALICE, b"")])])
     assert not Transaction.objects.filter(to=ALICE).exists()

@@ -1,28 +1,25 @@
 """A registry is used only while its code is this version's."""
 
 import io
-import json
 import re
 import time
 from datetime import timedelta
 from html import unescape
-from ipaddress import ip_network
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection
 from django.test import Client
 from django.utils import timezone
-from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from chains.contract_artifacts import DEPLOYER, NO_CONTRACT, earlier_registry
+from chains.contract_artifacts import DEPLOYER, NO_CONTRACT
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from tests.contracts.deployed import Deployed
-from tests.deployed import deploy
+from tests.deployed import deploy, use_earlier_registry
 from tests.explorer.batches import beat, bundle_of, path
 from tests.proving import logs, money, prices
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
@@ -38,7 +35,7 @@ from tests.service import (
     work,
     work_until_done,
 )
-from tests.users import ALICE, BOB, CHARLIE, a_key, header
+from tests.users import ALICE, BOB, CHARLIE, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -163,19 +160,8 @@ def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service
     assert registry().code_hash != ""
 
 
-def deploy_code(chain: DevChain, code: bytes, arguments: bytes) -> str:
-    creation = "0x" + (code + arguments).hex()
-    receipt = chain.rpc("eth_sendTransactionSync", {"from": BOB, "data": creation, "gas": hex(10**7)})
-    return str(receipt["contractAddress"])
-
-
 def test_a_registry_of_0_3_0_proves_facts_in_its_own_form_until_it_is_replaced(service, key):
-    row = registry()
-    arguments = [31337, row.block_hash_source, row.history_window, NO_CONTRACT]
-    types = ["uint256", "address", "uint256", "address"]
-    row.address = deploy_code(service, earlier_registry().bytecode, encode(types, arguments))
-    row.save()
-    restart()
+    row = use_earlier_registry(service)
     number = logs.block_with_logs(service)
     transactions = {"0": {"logs": ["0"]}}
     account = {ALICE: {"props": ["BALANCE"], "slots": []}}
@@ -187,6 +173,7 @@ def test_a_registry_of_0_3_0_proves_facts_in_its_own_form_until_it_is_replaced(s
     (shown,) = Client().get("/chains.json").json()["connections"]
     assert (shown["codeIsRight"], shown["provesTransactions"], shown["notes"]) == (True, True, [])
 
+    service.mine(2)  # what is proven is final now
     deploy(31337, 31337, "--replace")
     after = submit(key, asked)
     assert work_until_done(after).status == BatchStatus.DONE
@@ -390,108 +377,6 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     assert "The facts of this batch are in a registry" not in text
 
 
-# A replacement of the registry, the number of kept transactions, and the old registry's code.
-OLD_ONES = {
-    "replaced, lost": (True, 0, ""),
-    "replaced, kept": (True, 1, ""),
-    "replaced by other code": (True, 0, REVERTING_CODE),
-    "refused, lost": (False, 0, ""),
-    "refused, kept": (False, 1, ""),
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("old_one", OLD_ONES.values(), ids=OLD_ONES)
-def test_facts_that_the_old_registry_loses_before_they_are_final_are_proven_again(
-    service, key, settings, tmp_path, old_one
-):
-    is_replaced, kept, code = old_one
-    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
-    # The second batch has the same fact, so it needs no transaction.
-    hook, block = {"url": "https://127.0.0.1:1/", "events": ["WENT_BACK", "DONE"]}, service.head()
-    body = {**request(ALICE, block=block), "webhook": hook}
-    done = [work_until_done(submit(key, body)) for _ in range(2)]
-    (tx,) = Transaction.objects.filter(queries__batch__in=done)
-    service.mine(kept)
-    old, at = registry(), tx.block_number or 0
-    settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain="history_window = 9000")
-    if is_replaced:
-        deploy(31337, 31337, "--replace")
-    work()
-    service.rpc("anvil_reorg", service.head() - at + 1 - kept, [])
-    if code:
-        service.rpc("anvil_setCode", old.address, code)
-    work()
-    assert {fresh(batch).status for batch in done} == {BatchStatus.DONE if kept else BatchStatus.IN_PROGRESS}
-    if kept:
-        return
-    if not is_replaced:
-        # The transaction that would prove the fact to the old registry is cancelled.
-        work(2)
-        page = Client().get(f"/batch-queries/{done[0].pk}", headers=header(key)).json()
-        assert "registry_refused" in {wait["code"] for wait in page["waits"]}
-        assert registry().address == old.address
-        deploy(31337, 31337, "--replace")
-    new = registry().address
-    for batch in done:
-        assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
-        page = words_of(Client().get(path(batch)).text)
-        assert f"the facts registry at {old.address}, which is no longer used, has lost facts" in page
-        assert new in page
-        told = [json.loads(delivery.body)["data"] for delivery in batch.webhook.deliveries.order_by("pk")]
-        assert [each["queryStatus"] for each in told] == ["DONE", "IN_PROGRESS", "DONE"]
-        assert old.address in told[1]["reason"]
-        assert (new in told[1]["reason"]) == is_replaced
-    assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
-
-
-def replace_and_lose(service, settings, folder, tx: Transaction) -> None:
-    """Replace the registry, and then take the transaction and all later ones from the chain."""
-    settings.CHAINS_FILE = chains_toml(folder, service.url, chain="history_window = 9000")
-    deploy(31337, 31337, "--replace")
-    work()
-    service.rpc("anvil_reorg", service.head() - (tx.block_number or 0) + 1, [])
-    work()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("is_same_block", [True, False], ids=["same block", "other block"])
-def test_a_batch_that_loses_some_facts_is_wholly_proven_again(service, key, settings, tmp_path, is_same_block):
-    """The old one keeps what an earlier transaction has proven, and a batch has one registry."""
-    if is_same_block:
-        block = service.head()
-        work_until_done(submit(key, request(ALICE, block=block)))
-        service.mine(3)
-        batch = work_until_done(submit(key, request(ALICE, BOB, block=block)))
-    else:
-        batch = submit(key, asking(balances([service.head() - 1, service.head() + 6], BOB)))
-        work(4)
-        assert batch.queries.filter(step=None).count() == 1
-        service.mine(8)
-        work_until_done(batch)
-    replace_and_lose(service, settings, tmp_path, Transaction.objects.exclude(queries=None).latest("pk"))
-    assert set(batch.queries.values_list("step", flat=True)) == {StepKind.BLOCKHASH_AVAILABLE}
-    assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
-    body = Client().get(f"{path(batch)}.json").json()
-    assert {fact["registry"] for query in body["queryList"] for fact in query["facts"]} == {registry().address}
-    for address, number in batch.queries.values_list("address", "block__number"):
-        held = field_on_chain(service, address, number, AccountField.BALANCE)
-        assert held == balance_at(service, address, number)
-
-
-@pytest.mark.long
-def test_of_two_old_ones_at_one_address_each_is_read(service, key, settings, tmp_path):
-    """A chain that is started anew, or reorganised, may create the same address again."""
-    first = work_until_done(submit(key, request(ALICE, block=service.head())))
-    tx, row = Transaction.objects.exclude(queries=None).get(), registry()
-    FactsRegistry.objects.filter(pk=row.pk).update(replaced_at=timezone.now())
-    row.pk = None
-    row.save()
-    second = work_until_done(submit(key, request(ALICE, block=Block.objects.get().number)))
-    replace_and_lose(service, settings, tmp_path, tx)
-    assert [fresh(batch).status for batch in (first, second)] == [BatchStatus.IN_PROGRESS] * 2
-
-
 @pytest.mark.long
 def test_facts_that_a_refused_registry_loses_are_noticed_when_it_is_used_again(service, half_proven, monkeypatch):
     (tx,) = Transaction.objects.filter(queries=half_proven)
@@ -529,8 +414,6 @@ def test_a_batch_that_is_done_while_its_registry_is_replaced_stays_in_the_old_on
         deploy(31337, 31337, "--replace")
     assert fresh(batch).finished_at == end
     assert bundle_of(batch, 1)["blocks"][0]["factsRegistry"] == old.address
-    # A reorganisation of its facts is still noticed.
-    assert Block.objects.get().checked_number is not None
 
 
 @pytest.mark.long

@@ -285,11 +285,11 @@ def test_a_destination_that_was_reorganised():
     assert decide.checked(replace(CHECKED, header=there)) == decide.Decision(GOES_ON)
     for behind in (replace(CHECKED, header=None), replace(CHECKED, header=there, is_behind=True)):
         assert decide.checked(behind) == decide.Decision(again("node_behind", 0.5, chain=2, block=50))
-    gone = observation.Gone([1], [2], registry="0x1")
+    gone = observation.Gone([1], [2])
     reason = "The destination chain was reorganised: block 50 is another one now."
     reopened = [decide.Reopen([1], HEADER, reason), decide.Reopen([2], ACCOUNT, reason)]
     assert decide.gone(CHECKED, gone).actions == [*reopened, decide.NoteChecked()]
-    assert decide.gone(CHECKED, replace(gone, contradiction=LIE)) == decide.Decision(decide.Fail(LIE), ())
+    assert decide.gone(CHECKED, replace(gone, contradiction=LIE)) == decide.Decision(decide.Fail(LIE))
 
 
 def test_the_header_of_the_source_chain():

@@ -5,10 +5,8 @@ request or after it has acted. Killed code writes nothing more. A run tries ever
 tries each.
 """
 
-import re
 from contextlib import suppress
 from io import StringIO
-from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -17,7 +15,6 @@ from django.test import Client
 
 from accounts.models import ApiKey
 from chains.contract_artifacts import DEPLOYER
-from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction
 from queries.models import Batch, BatchStatus, Step, StepKind
@@ -342,65 +339,3 @@ def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, kil
         assert all(rows.values_list("replaced_because", flat=True))
         assert work_until_done(batch).status == BatchStatus.DONE
     assert exchange > 8
-
-
-LOST = {
-    "the registry is replaced": FactsRegistry.objects.exclude(replaced_at=None).exists,
-    "the loss is seen": Transaction.objects.filter(state="PENDING", queries__isnull=False).exists,
-    "the batch is taken back": Batch.objects.exclude(went_back_at=None).exists,
-    "it is cancelled there": VERSIONS.filter(is_cancellation=True).exists,
-    "it is sent anew": lambda: VERSIONS.filter(transaction__queries__isnull=False).count() == 3,
-}
-
-
-@pytest.mark.long
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("holds", LOST.values(), ids=LOST)
-def test_facts_lost_by_a_replaced_registry_are_proven_again_after_a_kill_at_each_state(
-    service, killing, settings, holds
-):
-    lost = _LostFact(service, settings, window=9000)
-    with killing.once(holds):
-        lost.prove_again()
-    assert killing.killed
-    lost.prove_again()
-
-
-@pytest.mark.release
-def test_facts_lost_by_a_replaced_registry_are_proven_again_after_a_kill_at_each_exchange(service, killing, settings):
-    for turns, exchange in enumerate(killing.exchanges(), 1):
-        lost = _LostFact(service, settings, window=9000 + turns)
-        with killing.at(exchange, after=turns % 2 == 0):
-            lost.prove_again()
-        lost.prove_again()
-    assert exchange > 20
-
-
-class _LostFact:
-    """A proven fact of a DONE batch. The registry that has it is refused now."""
-
-    def __init__(self, chain: DevChain, settings: Any, window: int) -> None:
-        self.chain, self.old, self.block, self.is_lost = chain, chain_state.registry().address, chain.head(), False
-        self.batch = work_until_done(submit(users.a_key(name=str(window)), request(users.ALICE, block=self.block)))
-        text = re.sub(r"history_window = \d+\n", "", settings.CHAINS_FILE.read_text())
-        settings.CHAINS_FILE.write_text(text.replace("[chains.signer]", f"history_window = {window}\n[chains.signer]"))
-        forget_chains()
-
-    def prove_again(self) -> None:
-        """Replace the registry, and make the chain lose the fact, unless both is done. Then prove the batch again."""
-        if chain_state.registry().address == self.old or chain_state.registry().deployed_at is None:
-            deployed.deploy(31337, 31337, "--replace")
-        if not self.is_lost:
-            self.is_lost = True
-            tx = Transaction.objects.get(queries__batch=self.batch, to=self.old)
-            self.chain.rpc("anvil_reorg", self.chain.head() - (tx.block_number or 0) + 1, [])
-        for _ in range(4):
-            # A new process compares the code of registries.
-            forget_chains()
-            work()
-        assert work_until_done(self.batch, self.chain, rounds=20).status == BatchStatus.DONE
-        assert self.batch.went_back_at
-        balance = chain_state.field_on_chain(self.chain, users.ALICE, self.block, chain_state.AccountField.BALANCE)
-        assert balance == chain_state.balance_at(self.chain, users.ALICE, self.block)
-        proving = Transaction.objects.filter(queries__batch=self.batch, succeeded=True)
-        assert list(proving.values_list("to", flat=True)) == [chain_state.registry().address]

@@ -58,8 +58,10 @@ packing.gas reading.named_block
 money sources
 registries.balance_costs sending
 registries.creations paths reading.provable_blocks
+reconcile
+registries.replacing
 registries.registry_setup
-health reconcile
+health
 admission
 readable_facts slots working.worker
 apps celery_app management
@@ -245,6 +247,7 @@ def test_few_modules_can_spend_money():
         "working/worker.py",
         "registries/creations.py",
         "registries/registry_setup.py",
+        "registries/replacing.py",
     }
 
 

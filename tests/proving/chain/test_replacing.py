@@ -1,0 +1,225 @@
+"""`manage.py deploy_registry --replace` waits until the facts of a usable registry are final."""
+
+import io
+from collections.abc import Callable
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from devnet.devchain import DevChain
+from proving.models import FactsRegistry, Transaction
+from queries.models import Batch, BatchStatus
+from tests import chain_fixtures, users
+from tests.deployed import deploy, use_earlier_registry
+from tests.explorer.batches import path
+from tests.proving import self_funded
+from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry
+from tests.service import done, fresh, reconfigure, request, submit, work
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
+
+# The final block of this chain is 16 blocks below its newest one.
+chain = chain_fixtures.chain_fixture(lambda chain: chain.mine(20), scope="function", slots_in_an_epoch=8)
+FINAL = 16
+
+
+class Told(io.StringIO):
+    """A stream for the lines of a command. The next of the `events` happens after each line."""
+
+    def __init__(self, *events: Callable[[], object]) -> None:
+        super().__init__()
+        self.events = [*events]
+
+    def write(self, line: str) -> int:
+        written = super().write(line)
+        if self.events:
+            self.events.pop(0)()
+        return written
+
+
+def replace(*events: Callable[[], object], seconds: int = 60) -> list[str]:
+    """Run the command. Return what it told of its waits."""
+    told = Told(*events)
+    options = "--replace", f"--wait={seconds}"
+    call_command("deploy_registry", "31337", "31337", *options, stdout=io.StringIO(), stderr=told)
+    assert not told.events
+    return told.getvalue().splitlines()
+
+
+@pytest.fixture
+def replaceable(service, key) -> FactsRegistry:
+    """Return a usable registry with a fact that isn't final. The contracts of the next one are there."""
+    row = use_earlier_registry(service)
+    done(submit(key, request(users.ALICE, block=service.head())))
+    with pytest.raises(CommandError, match=r"After 0 s the facts of the registry at .* are not final"):
+        replace(seconds=0)
+    assert registry().pk == row.pk
+    return row
+
+
+def transaction_of(batch: Batch) -> Transaction:
+    return Transaction.objects.filter(queries__batch=batch).distinct().get()
+
+
+def last_facts(block: int, final: int) -> str:
+    where = "Development chain (31337)"
+    return f"The old registry's last facts are in block {block} of {where}. The newest final block is {final}."
+
+
+def held(chain: DevChain, number: int, account: str = users.ALICE) -> bool:
+    """Return whether the registry in use has the account's balance at a block."""
+    return field_on_chain(chain, account, number, AccountField.BALANCE) == balance_at(chain, account, number)
+
+
+@pytest.mark.story
+def test_its_facts_become_final_first_and_nothing_new_is_proven_to_it(service, key, replaceable):
+    number, submitted = service.head(), list[Batch]()
+    (before,) = Batch.objects.all()
+
+    def wait_and_submit() -> None:
+        submitted.append(submit(key, request(users.BOB, block=number)))
+        work(3)
+        assert fresh(submitted[0]).status == BatchStatus.ACCEPTED
+        assert not Transaction.objects.filter(queries__batch=submitted[0]).exists()
+        service.mine(1)
+
+    told = replace(wait_and_submit, lambda: service.mine(FINAL))
+    assert told == [last_facts(number, number - FINAL), last_facts(number, number + 1 - FINAL)]
+    assert registry().address != replaceable.address
+    done(submitted[0])
+    assert transaction_of(submitted[0]).to in {registry().address, registry().multicall}
+    assert held(service, number, users.BOB)
+    assert fresh(before).status == BatchStatus.DONE
+    facts = [fact for query in Client().get(f"{path(before)}.json").json()["queryList"] for fact in query["facts"]]
+    assert {fact["registry"] for fact in facts} == {replaceable.address}
+
+
+@pytest.mark.long
+def test_after_its_time_it_has_changed_nothing(service, key, replaceable):
+    started = list(Transaction.objects.values_list("pk", flat=True))
+    before = FactsRegistry.objects.values().get()
+    with pytest.raises(CommandError, match=r"not replaced.* The old registry's last facts are in block"):
+        replace(seconds=1)
+    assert FactsRegistry.objects.values().get() == before
+    assert list(Transaction.objects.values_list("pk", flat=True)) == started
+    batch = done(submit(key, request(users.BOB, block=service.head())))
+    assert transaction_of(batch).to == replaceable.address
+
+
+@pytest.mark.long
+def test_it_waits_for_open_transactions_which_it_watches_itself(service, key, replaceable):
+    service.rpc("evm_setAutomine", False)
+    batch = submit(key, request(users.BOB, block=service.head()))
+    work(3)
+    tx = transaction_of(batch)
+    # The node has lost the transaction, and no worker runs that would broadcast it again.
+    service.rpc("anvil_dropAllTransactions")
+    type(tx.newest).objects.filter(transaction=tx).update(broadcast_at=None)
+    number = service.head() + 1
+
+    def mine() -> None:
+        service.rpc("evm_setAutomine", True)
+        service.mine(FINAL)
+
+    told = replace(service.mine, mine)
+    assert told == [
+        f"Open transactions to the old registry: 1. Waiting for transaction {tx.hashes[0]} to be mined.",
+        last_facts(number, number - FINAL),
+    ]
+    assert fresh(tx).block_number == number
+    # The batch was open, so the next registry gets its fact, too.
+    done(batch)
+    assert Transaction.objects.filter(queries__batch=batch).count() == 2
+    assert held(service, number - 1, users.BOB)
+
+
+@pytest.mark.long
+def test_facts_that_a_reorg_moves_while_it_waits_become_final_where_they_are_then(service, key, replaceable):
+    number = service.head()
+    batch = done(submit(key, request(users.BOB, block=number)))
+    first = transaction_of(batch)
+
+    def reorganise() -> None:
+        service.mine(2)
+        service.rpc("evm_setAutomine", False)
+        service.rpc("anvil_reorg", service.head() - (first.block_number or 0) + 1, [])
+
+    told = replace(
+        reorganise,
+        lambda: service.rpc("evm_setAutomine", True) or service.mine(),
+        lambda: service.mine(FINAL),
+        lambda: service.mine(FINAL),
+    )
+    assert [line.partition(":")[0].partition(" in block")[0] for line in told] == [
+        "The old registry's last facts are",
+        "Open transactions to the old registry",
+        "The old registry's last facts are",
+        "The old registry's last facts are",
+    ]
+    assert fresh(batch).status == BatchStatus.DONE
+    assert batch.went_back_at is None
+    assert transaction_of(batch).block_hash != first.block_hash
+    registry_now, old = registry(), replaceable
+    assert registry_now.address != old.address
+    FactsRegistry.objects.filter(pk=registry_now.pk).update(address=old.address)
+    assert held(service, number, users.BOB)
+
+
+@pytest.mark.long
+def test_facts_of_others_that_a_reorg_takes_while_it_waits_are_proven_to_the_next(service, key, replaceable):
+    number = service.head()
+    batch = submit(key, self_funded.itself(request(users.BOB, block=number)))
+    work(3)
+    self_funded.send(service, self_funded.left_of(batch)["transactions"])
+    done(batch)
+    proven = service.head()
+
+    def reorganise() -> None:
+        service.rpc("anvil_reorg", service.head() - proven + 1, [])
+        service.mine(FINAL + 2)
+
+    replace(reorganise, lambda: service.mine(FINAL))
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+    assert registry().address != replaceable.address
+    self_funded.send(service, self_funded.left_of(batch)["transactions"])
+    done(batch)
+    assert held(service, number, users.BOB)
+
+
+@pytest.mark.long
+def test_what_is_final_in_the_old_one_stays_done_when_the_next_loses_the_same_facts(service, key, replaceable):
+    number, old = service.head(), Batch.objects.get()
+    replace(lambda: service.mine(FINAL))
+    again = done(submit(key, request(users.ALICE, users.BOB, block=number)))
+    service.rpc("anvil_reorg", service.head() - (transaction_of(again).block_number or 0) + 1, [])
+    work(2)
+    assert (fresh(old).status, old.went_back_at) == (BatchStatus.DONE, None)
+    assert fresh(again).went_back_at
+    done(again, service)
+    assert held(service, number)
+
+
+@pytest.mark.long
+def test_one_that_may_not_be_used_is_replaced_at_once(service, settings, replaceable):
+    reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
+    assert replace() == []
+    assert registry().address != replaceable.address
+    assert Batch.objects.get().status == BatchStatus.DONE
+
+
+def test_without_facts_it_waits_for_nothing(service):
+    row = use_earlier_registry(service)
+    assert deploy(31337, 31337, "--replace", "--wait=0").address != row.address
+
+
+@pytest.mark.long
+def test_a_second_command_takes_over(service, replaceable):
+    """The first ends without effect. An operator may have lost its terminal."""
+
+    def others() -> None:
+        assert replace(lambda: service.mine(FINAL))
+
+    with pytest.raises(CommandError, match="Another process works on the connection now, so nothing was replaced"):
+        replace(others)
+    assert FactsRegistry.objects.count() == 2
