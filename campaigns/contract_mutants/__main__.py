@@ -30,9 +30,9 @@ FOUND = ROOT_DIR / ".mutants"
 ROLLUPS = "tests/contracts/no_database/test_rollup_block_hash_sources.py"
 
 
-def campaigns(*names: str, harness: bool = False) -> Command:
+def campaigns(*names: str, harness: bool = False, views: bool = False) -> Command:
     """Return a command that runs campaigns on the registry, or on the harness for single operations."""
-    return Command("campaigns", ("-m", "campaigns.contract_mutants.short_campaigns", *names), harness)
+    return Command("campaigns", ("-m", "campaigns.contract_mutants.short_campaigns", *names), harness, views)
 
 
 # Commands that may catch a mutant of each contract. Those that catch most mutants per second come first.
@@ -56,7 +56,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "package/RegistryStateProver": (
         pytest("tests/contracts/chain/test_state_prover.py", "-k", "not compile and not storage_of_a_registry"),
     ),
-    "package/UnruggableHooks": (pytest("tests/contracts/chain/test_adapters.py"),),
+    "package/UnruggableHooks": (pytest("tests/contracts/chain/test_adapters.py", views=True),),
     "FactsReader": (
         pytest(
             *(
@@ -64,9 +64,10 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                 for each in ("trie_walk", "receipt_walk", "receipt_types", "withdrawal_walk", "facts_reader")
             ),
             *("-k", "not taken_out"),
+            views=True,
         ),
-        pytest("tests/contracts/no_database/test_gas_budgets.py", "-k", "shown"),
-        campaigns("walks"),
+        pytest("tests/contracts/no_database/test_gas_budgets.py", "-k", "shown", views=True),
+        campaigns("walks", views=True),
     ),
     "FactsRegistry": (
         campaigns("transactions", "headers", "jumps", "receipts"),
@@ -88,11 +89,12 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             *(
                 f"tests/contracts/chain/test_{each}.py"
                 for each in ("headers", "trie_walk", "slot_values", "receipt_walk", "receipt_types")
-            )
+            ),
+            views=True,
         ),
-        pytest("tests/contracts/chain/test_package.py", "-k", "literal or required"),
+        pytest("tests/contracts/chain/test_package.py", "-k", "literal or required", views=True),
     ),
-    "test/RlpReader": (pytest("tests/contracts/chain/test_calldata_rlp.py"),),
+    "test/RlpReader": (pytest("tests/contracts/chain/test_calldata_rlp.py", views=True),),
     "NativeBlockHashSource": (pytest("tests/contracts/no_database/test_native_block_hash_source.py"),),
     "OpStackGamesBlockHashSource": (pytest(ROLLUPS, "tests/contracts/chain/test_op_stack_games_block_hash_source.py"),),
     "OpStackBlockHashSource": (pytest("tests/contracts/no_database/test_op_stack_block_hash_source.py"),),

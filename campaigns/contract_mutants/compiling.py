@@ -47,6 +47,10 @@ class Compiler:
         self._sources = sources
         self._needs = imported(trees)
         self._reached = reached(trees)
+        self._contracts = {
+            path: [node["name"] for node in tree["nodes"] if node["nodeType"] == "ContractDefinition"]
+            for path, tree in trees.items()
+        }
         self._store = store
         self._lock = (ROOT_DIR / "package-lock.json").read_text()
 
@@ -99,6 +103,15 @@ class Compiler:
             for path, declarations in self._reached.items()
             if path.startswith(folders) and any(mutant.is_in(declared) for declared in declarations)
         ]
+
+    def names(self, mutant: Mutant) -> set[str]:
+        """Return the names of the artifacts that a mutant may change."""
+        return {
+            artifact_name(path, name)
+            for folder in ("src", "test")
+            for path in self.dependents(mutant, folder)
+            for name in self._contracts[path]
+        }
 
     def _texts(self, mutant: Mutant, folder: str) -> dict[str, str]:
         """Return all sources that are needed to compile the contracts that the mutant may change."""

@@ -59,35 +59,46 @@ def screen(
             tell(f"Compiling {len(of_source)} mutants of {source} at once ...")
             for schema, code in compile_schemata(sources, trees, of_source, contracts):
                 tell(f"Trying {len(schema.mutants)} of them ...")
-                _judge(project, copies, schema, code, keep)
+                changed = project.changed(code)
+                commands = {
+                    number: project.commands(compiler.names(mutant) & changed.keys())
+                    for number, mutant in schema.mutants.items()
+                }
+                _judge(project, copies, schema, changed, commands, keep)
     return verdicts
 
 
 def _judge(
-    project: Project, copies: Sequence[Path], schema: Schema, code: Code, keep: Callable[[Mutant, Verdict], None]
+    project: Project,
+    copies: Sequence[Path],
+    schema: Schema,
+    changed: Code,
+    commands: Mapping[int, Sequence[Command]],
+    keep: Callable[[Mutant, Verdict], None],
 ) -> None:
-    """Give `keep` the verdict on each mutant of a schema. Each copy tries a part of them."""
-    changed = project.changed(code)
-    commands = project.commands(changed)
+    """Give `keep` the verdict on each mutant of a schema, by its commands. Each copy tries a part of them."""
     for copy in copies:
         project.write(copy, changed)
-
+    all_commands = project.commands(changed)
     stopped = Event()
 
     def run(place: int) -> None:
-        left = [number for number in schema.mutants if number % len(copies) == place]
-        for command in commands:
+        copy, left = copies[place], [number for number in schema.mutants if number % len(copies) == place]
+        for command in all_commands:
             if stopped.is_set():
                 return
-            found = _replay(copies[place], command, left)
+            found = _replay(copy, command, [number for number in left if command in commands[number]])
             left = [number for number in left if number not in found]
             for number, by in found.items():
                 keep(schema.mutants[number], Verdict(REPLAY, by))
-        fitting = project.fitting(copies[place], commands) if left else []
+        needed = {number: _needed(commands[number], schema.mutants[number]) for number in left}
+        tests = [command for command in all_commands if any(command in each for each in needed.values())]
+        fitting = dict(zip(tests, project.fitting(copy, tests), strict=True))
         for number in left:
             if stopped.is_set():
                 return
-            keep(schema.mutants[number], project.judge_chosen(copies[place], fitting, number))
+            fit = [fitting[command] for command in needed[number]]
+            keep(schema.mutants[number], project.judge_chosen(copy, fit, number))
 
     try:
         with ThreadPoolExecutor(len(copies)) as pool:
@@ -99,6 +110,11 @@ def _judge(
     finally:
         for copy in copies:
             project.write(copy, {name: {} for name in changed})
+
+
+def _needed(commands: Sequence[Command], mutant: Mutant) -> list[Command]:
+    """Return the commands that may catch a mutant which their replay hasn't caught."""
+    return [command for command in commands if not command.views or mutant.function.endswith("constructor")]
 
 
 def _replay(copy: Path, command: Command, numbers: Sequence[int]) -> dict[int, str]:

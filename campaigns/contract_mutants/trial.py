@@ -43,6 +43,10 @@ class Command(NamedTuple):
     arguments: tuple[str, ...]
     harness: bool = False
     """True if the command deploys a test contract that contains the mutant's code, and no other contract."""
+    views: bool = False
+    """True if it runs the contract's code by calls that change nothing, except the constructor. So the replay of these
+    calls is enough.
+    """
     number: int | None = None
     """Number of the mutant of a schema to choose on each chain, or 0 for the original. None without a schema."""
 
@@ -59,9 +63,9 @@ class Command(NamedTuple):
         return " ".join(self.arguments)
 
 
-def pytest(*tests: str, kind: str = "tests", harness: bool = False) -> Command:
+def pytest(*tests: str, kind: str = "tests", harness: bool = False, views: bool = False) -> Command:
     """Return a command that runs these test files or tests until the first failure."""
-    return Command(kind, ("-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests), harness)
+    return Command(kind, ("-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests), harness, views)
 
 
 class Verdict(NamedTuple):
