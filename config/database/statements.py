@@ -63,7 +63,8 @@ def insert(
     """Insert rows that have the values of `template`, except for `columns`. `rows` has the values of these columns.
 
     The values are in the database's form. `bulk_create` would prepare each value of each row, so that a submission of
-    100 queries would take three to five times as long. The database assigns the keys. Return the columns `returning` of the inserted rows.
+    100 queries would take three to five times as long. The database assigns the keys. Return the columns `returning` of
+    the inserted rows.
     """
     same = _same_columns(template, columns)
     table, names = _table(template), ", ".join((*columns, *same.names))

@@ -22,6 +22,7 @@ from chains.nodes.node_errors import ChainError
 from config import logs
 from config.database import due_rows, statements
 from config.database.due_rows import Claim
+from config.error_answers import why_unavailable
 from proving import connections
 from proving.connections import WorkContext
 from proving.facts import NoRegistry
@@ -46,7 +47,7 @@ from proving.reconcile.observation import Observation, OpenRequests
 from proving.registries.deployments import Unusable
 from proving.sources import NotYet
 from proving.working import counters, heads, lanes
-from proving.working.lanes import HeldLane
+from proving.working.lanes import HeldLane, LaneLost
 from queries import batch_states, waits
 from queries.batch_states import Complete
 from queries.models import Block, StepKind, open_queries
@@ -66,6 +67,8 @@ _SECONDS = 2
 _UNUSABLE_SECONDS = 10
 # Maximum queries whose INITIAL_STATE is completed together with their next step. Each is named in several statements.
 _FEW = 50
+# The end for a block about which our own code fails.
+_DEFECT = Fail(wait("internal_error"))
 # The names of ends in the metrics of job runs.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
@@ -80,18 +83,24 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, a
     is_alone = len({block.queued_for_id for block in claim.rows}) == 1
     most_proofs = max(most_proofs, alone) if is_alone else most_proofs
 
+    failed = 0
+
     def work(blocks: Sequence[Block]) -> None:
+        nonlocal failed
         began = time.monotonic()
         ends = _reconcile(lane, blocks, most_proofs)
         _end_blocks(lane, claim, blocks, ends)
         for block in blocks:
-            counters.note_job_run("block", _OUTCOMES[type(ends[block.pk])], began)
+            end = ends[block.pk]
+            counters.note_job_run("block", "defect" if end == _DEFECT else _OUTCOMES[type(end)], began)
+        failed += list(ends.values()).count(_DEFECT)
 
     def give_up(block: Block) -> None:
-        _end_blocks(lane, claim, [block], {block.pk: Fail(wait("internal_error"))})
+        _end_blocks(lane, claim, [block], {block.pk: _DEFECT})
         counters.note_job_run("block", "defect", time.monotonic())
 
-    return lanes.work_on(lane, claim, claim.rows, work, give_up) if claim.rows else 0
+    given_up = lanes.work_on(lane, claim, claim.rows, work, give_up) if claim.rows else 0
+    return failed + given_up
 
 
 def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Mapping[int, End]:
@@ -110,7 +119,8 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
         blocks = turn.remaining_of(blocks)
         requests = observe.open_requests(blocks)
     for pk, state in observe.states(turn.context, blocks, requests).items():
-        turn.end(pk, decide.end(state))
+        if end := turn.ask(pk, partial(decide.end, state)):
+            turn.end(pk, end)
     return turn.ends
 
 
@@ -180,13 +190,30 @@ class _Turn:
                 observations[pk] = answer
         return observations
 
-    def ask(self, pk: int, observe_one: Callable[[], Answer]) -> Answer | None:
-        """Return an observation of one block. If a chain doesn't answer, the turn ends for the block."""
+    def ask(self, pk: int, about_one: Callable[[], Answer]) -> Answer | None:
+        """Return an observation of one block, or a decision about it.
+
+        The turn ends for the block if a chain doesn't answer, or if our own code fails. So other blocks still share
+        their transactions.
+        """
         try:
-            return observe_one()
+            return about_one()
         except ChainError as error:
             self.end(pk, self.failed(error))
-            return None
+        except LaneLost:
+            raise
+        except Exception as error:
+            if why_unavailable(error):
+                raise
+            with logs.about(block=self.remaining[pk].number):
+                logger.exception("a part of a turn failed")
+            self.end(pk, _DEFECT)
+        return None
+
+    def decided(self, answers: Mapping[int, Answer], decide_one: Callable[[Answer], Decision]) -> dict[int, Decision]:
+        """Return a decision about each block for which the turn continues."""
+        decisions = {pk: self.ask(pk, partial(decide_one, answer)) for pk, answer in answers.items()}
+        return {pk: decision for pk, decision in decisions.items() if decision}
 
     def failed(self, error: ChainError) -> End:
         # While the final block stands still, the registry may be newer.
@@ -222,15 +249,13 @@ def _failed(error: ChainError) -> Fail:
 
 def _reopen_lost(turn: _Turn, blocks: Sequence[Block]) -> None:
     """Reopen queries whose facts the destination has lost in a reorg."""
-    decisions: dict[int, Decision] = {}
-    for pk, checked in turn.answered(observe.checked(turn.context, blocks)).items():
-        decision = decide.checked(checked)
-        if isinstance(decision.then, FindWhatIsGone):
-            completed = turn.ask(pk, partial(observe.gone, turn.context, turn.remaining[pk]))
-            if completed is None:
-                continue
-            decision = decide.gone(checked, completed)
-        decisions[pk] = decision
+    all_checked = turn.answered(observe.checked(turn.context, blocks))
+    decisions = turn.decided(all_checked, decide.checked)
+    for pk in [pk for pk, decision in decisions.items() if isinstance(decision.then, FindWhatIsGone)]:
+        del decisions[pk]
+        completed = turn.ask(pk, partial(observe.gone, turn.context, turn.remaining[pk]))
+        if completed is not None:
+            decisions |= turn.decided({pk: completed}, partial(decide.gone, all_checked[pk]))
     turn.act(decisions)
 
 
@@ -239,7 +264,7 @@ def _prove_open_queries(
 ) -> None:
     """Take the blocks' headers, store proofs of the source chain, and send the facts that the registry lacks."""
     source_blocks = turn.answered(observe.source_blocks(turn.context, blocks))
-    decisions = {pk: decide.source_block(source_block) for pk, source_block in source_blocks.items()}
+    decisions = turn.decided(source_blocks, decide.source_block)
     headers = {
         pk: action
         for pk, decision in decisions.items()
@@ -313,7 +338,7 @@ def _fetch_proofs(turn: _Turn, blocks: Sequence[Block], unproven: Sequence[Block
     }
     finished = [block for block in turn.remaining_of(blocks) if block.pk not in unfinished]
     unfetched = observe.unfetched(turn.context, finished, faults)
-    decisions = {pk: decide.unfetched(of_block) for pk, of_block in unfetched.items()}
+    decisions = turn.decided(unfetched, decide.unfetched)
     turn.write([(pk, change) for pk, decision in decisions.items() for change in decision.changes])
     return _Fetching(
         {pk: Complete(queries, StepKind.INITIAL_STATE) for pk, queries in complete.items()},
@@ -326,13 +351,10 @@ def _send_missing_facts(
     turn: _Turn, answers: Mapping[int, Observation | ChainError], completions: Mapping[int, Complete]
 ) -> None:
     """Complete the steps whose facts the registry holds, and send missing facts. Begin with the completions."""
-    decisions: dict[int, Decision] = {}
-    observations: dict[int, Observation] = {}
-    for pk, answer in answers.items():
-        if isinstance(answer, ChainError):
-            decision = Decision(turn.failed(answer))
-        else:
-            observations[pk], decision = answer, decide.prove(answer)
+    observations = {pk: answer for pk, answer in answers.items() if not isinstance(answer, ChainError)}
+    decisions = turn.decided(observations, decide.prove)
+    decisions |= {pk: Decision(turn.failed(error)) for pk, error in answers.items() if isinstance(error, ChainError)}
+    for pk, decision in decisions.items():
         first = [completions[pk]] if pk in completions else []
         decisions[pk] = replace(decision, actions=[*first, *decision.actions])
     turn.act(decisions)
@@ -345,7 +367,7 @@ def _send_missing_facts(
         elif isinstance(decision.then, FindTime):
             block = turn.ask(pk, partial(observe.block_of_time, turn.context, decision.then.timestamp))
             if block is not None:
-                turn.act({pk: decide.time(observations[pk], decision.then, block)})
+                turn.act(turn.decided({pk: block}, partial(decide.time, observations[pk], decision.then)))
     if without_path:
         _find_paths(turn, observations, without_path)
 
@@ -359,7 +381,8 @@ def _find_paths(turn: _Turn, observations: Mapping[int, Observation], without_pa
     searches_left = _PATHS
     for pk in sorted(without_path, key=lambda pk: pk != first):
         if not searches_left:
-            turn.end(pk, decide.wait_for_path(observations[pk]))
+            if end := turn.ask(pk, partial(decide.wait_for_path, observations[pk])):
+                turn.end(pk, end)
             continue
         block, target = turn.remaining[pk], without_path[pk].target
         # If the block wasn't waiting for a path, its earlier attempts failed for another reason.
@@ -370,7 +393,7 @@ def _find_paths(turn: _Turn, observations: Mapping[int, Observation], without_pa
             path = replace(path, is_first=first in {None, pk}) if isinstance(path, PathFound) else path
             goes_on = isinstance(path, NotYet) or (isinstance(path, PathFound) and path.goes_with_proofs)
             searches_left = searches_left - 1 if goes_on else 0
-            turn.act({pk: decide.path(observations[pk], without_path[pk], path)})
+            turn.act(turn.decided({pk: path}, partial(decide.path, observations[pk], without_path[pk])))
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------
