@@ -15,7 +15,7 @@ from contracts.build import CODE, LIBRARY, ROOT_DIR, SETTINGS, artifact_name, co
 Code = Mapping[str, Mapping[str, Any]]
 
 # These contracts call all functions of the package's libraries. Others call a part.
-_LIBRARY_USERS = ("test/PackageUser.sol", "test/RlpReader.sol")
+_LIBRARY_USERS = ("test/PackageUser.sol", "test/ProvenFactsUser.sol", "test/RlpReader.sol")
 
 # Mutants in one run of the compiler, because starting it takes seconds.
 _BATCH = 6

@@ -70,13 +70,16 @@ def judge(
 ) -> Report:
     """Return the report on these mutants. One entry of the list is enough for several mutants with the same code.
 
-    `codes` has the name of each survivor's code. `known` has all existing mutants, selected or not.
+    `codes` has the names of the survivors' codes. They may be missing if all survivors are listed. `known` has all
+    existing mutants, selected or not.
     """
     keys = {mutant.key: mutant for mutant in known}
-    equivalent = {codes[mutant] for mutant in outcomes if mutant in codes and mutant.key in set(listed)}
+    arguments = set(listed)
+    equivalent = {codes[mutant] for mutant in outcomes if mutant in codes and mutant.key in arguments}
     report = Report({})
     for mutant, verdict in outcomes.items():
-        accepted = verdict.outcome == SURVIVED and codes[mutant] in equivalent
+        has_argument = mutant.key in arguments or codes.get(mutant) in equivalent
+        accepted = verdict.outcome == SURVIVED and has_argument
         report.outcomes[mutant] = Verdict(EQUIVALENT, "") if accepted else verdict
     for key in listed:
         function, original, replacement, occurrence = key
