@@ -1,4 +1,4 @@
-"""What the package's `ProvenFacts` reads and requires, of mocks of the registry and the reader."""
+"""Each function of the package's `ProvenFacts`, over mocks of the registry and the reader."""
 
 import pytest
 from eth_abi.abi import encode
@@ -43,9 +43,9 @@ def mapping_slot(slot: int, key: str) -> bytes:
     return keccak(encode(["address", "uint256"], [key, slot]))
 
 
-def refusal(user: Deployed, *asked: object) -> tuple[object, ...]:
+def refusal(user: Deployed, function: str, *arguments: object) -> tuple[object, ...]:
     with pytest.raises(Reverted) as reverted:
-        user.call(*asked)
+        user.call(function, *arguments)
     return reverted.value.error
 
 
