@@ -12,7 +12,7 @@ class BundledBlock(Schema):
     blockNumber: str
     blockHash: str
     header: str = Field(description="RLP, whose keccak-256 is `blockHash`.")
-    nextHeader: None = Field(description="Of version 0.4.0.")
+    nextHeader: None = Field(description="null since 0.5.0. It was the header of the next block.")
     factsRegistry: str | None
 
 
