@@ -6,9 +6,11 @@ No chain is asked. Workers have stored what it shows. It stops sending, as `mana
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, TypeVar
 
-from django.db.models import Count, F, Min, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum, Window
+from django.db.models import BigIntegerField, Count, F, Min, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum, Window
+from django.db.models.functions import Cast
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -61,6 +63,8 @@ def operator(request: HttpRequest) -> HttpResponse:
     _operator_of(request)
     found = findings.findings()
     watches = {watch.chain_id: watch for watch in ChainWatch.objects.all()}
+    # Only open batches are due. SQLite finds them by their status.
+    open_batches = Batch.objects.filter(status__in=OPEN_STATUSES)
     context = {
         "needs": [
             (finding.cause, finding.sentence.removeprefix(finding.cause), finding in found.problems)
@@ -70,7 +74,7 @@ def operator(request: HttpRequest) -> HttpResponse:
         "signers": list(_signers(watches)),
         "day": _last_day(),
         "queues": list(_queues()),
-        "failing_batches": _failing(Batch.objects.defer("request").select_related("user")),
+        "failing_batches": _failing(open_batches.defer("request").select_related("user")),
         "failing_blocks": _failing(Block.objects.defer("header_rlp").annotate(batch=_first_of_block())),
         "pending": _pending(),
         "most_versions": _VERSIONS,
@@ -166,19 +170,26 @@ class LastDay:
     done: int
     rejected: int
     slowest: Batch | None  # of those that are DONE
-    # The `user`, its `user__address`, and the `gas` of its batches. None: no gas was used.
-    dearest: Mapping[str, Any] | None
+    dearest: User | None  # the user whose batches used most `gas`; None: none did
+    gas: int
 
 
 def _last_day() -> LastDay:
     since = timezone.now() - timedelta(seconds=_DAY_SECONDS)
     ended = Batch.objects.filter(finished_at__gte=since)
-    done = Q(status=BatchStatus.DONE)
-    counts = ended.aggregate(done=Count("pk", filter=done), rejected=Count("pk", filter=Q(status=BatchStatus.REJECTED)))
+    done, rejected = Q(status=BatchStatus.DONE), Q(status=BatchStatus.REJECTED)
+    sums = {"done": Count("pk", filter=done), "rejected": Count("pk", filter=rejected), "gas": Sum("gas_used")}
+    # Without the cast SQLite would read the batches of all days, by the index of users.
+    by_user: list[Any] = list(ended.values(pk_of_user=Cast("user", BigIntegerField())).annotate(**sums))
+    most = max(by_user, key=itemgetter("gas"), default={"gas": 0})
     took = F("finished_at") - F("created_at")
-    slowest = ended.filter(done).only("created_at", "finished_at").order_by(took.desc()).first()
-    gas = ended.values("user", "user__address").annotate(gas=Sum("gas_used")).filter(gas__gt=0)
-    return LastDay(counts["done"], counts["rejected"], slowest, gas.order_by("-gas").first())
+    return LastDay(
+        sum(row["done"] for row in by_user),
+        sum(row["rejected"] for row in by_user),
+        ended.filter(done).only("created_at", "finished_at").order_by(took.desc()).first(),
+        User.objects.get(pk=most["pk_of_user"]) if most["gas"] else None,
+        most["gas"],
+    )
 
 
 # --- Queues -----------------------------------------------------------------------------------------------------------
@@ -263,10 +274,10 @@ def _pending() -> QuerySet[Transaction]:
     Each has the `total` of all.
     """
     batch = Subquery(Share.objects.filter(transaction=OuterRef("pk")).order_by("pk").values("batch")[:1])
-    pending = Transaction.objects.filter(state=TransactionState.PENDING).defer("data").select_related("signer")
+    pending = Transaction.objects.filter(state=TransactionState.PENDING)
     versions = SignedTransaction.objects.defer("raw").order_by("-pk")[:_VERSIONS]
-    shown = pending.annotate(total=Window(Count("pk")), batch=batch).order_by("pk")[:_ROWS]
-    return shown.prefetch_related(Prefetch("versions", versions, "newest_versions"))
+    shown = pending.annotate(total=Window(Count("pk")), batch=batch).defer("data").select_related("signer")
+    return shown.order_by("pk")[:_ROWS].prefetch_related(Prefetch("versions", versions, "newest_versions"))
 
 
 # --- Chains -----------------------------------------------------------------------------------------------------------

@@ -12,9 +12,23 @@ from django.utils import timezone
 
 from accounts.models import User
 from proving.models import ChainWatch, ProblemReport, Share, SignedTransaction, Signer, Stop, Transaction
-from queries.models import Batch, Block
+from queries.models import Batch, Block, StepKind
 from queries.waits import wait
-from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed, finish, path, reject, send, word
+from tests.explorer.batches import (
+    DEAD_NODE,
+    a_batch,
+    accept,
+    batch_at,
+    beat,
+    complete,
+    deployed,
+    finish,
+    path,
+    queries_of,
+    reject,
+    send,
+    word,
+)
 from tests.factories import client_of, log_of_operators
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit
 
@@ -22,7 +36,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 
-STATEMENTS = 34
+STATEMENTS = 33
 
 
 @pytest.fixture(autouse=True)
@@ -208,7 +222,10 @@ def test_batches_that_fail_are_listed_with_what_they_wait_for():
 
 def test_blocks_that_fail_are_listed_with_a_batch_that_waits_for_them():
     assert table("failing-blocks") == ""
-    rejected, waiting, _ = accept(a_batch()), accept(a_batch()), accept(a_batch(block=99))
+    entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    waits_for_another = accept(batch_at(block_12=entry, block_13=entry))
+    complete(waits_for_another, *StepKind, of=queries_of(waits_for_another)[:1])
+    rejected, waiting = accept(a_batch()), accept(a_batch())
     reject(rejected)
     failing(Block.objects.filter(number=12), 7)
     listed = table("failing-blocks")
