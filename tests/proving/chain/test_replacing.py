@@ -72,7 +72,7 @@ def held(chain: DevChain, number: int, account: str = users.ALICE) -> bool:
     return field_on_chain(chain, account, number, AccountField.BALANCE) == balance_at(chain, account, number)
 
 
-@pytest.mark.story
+@pytest.mark.long
 def test_its_facts_become_final_first_and_nothing_new_is_proven_to_it(service, key, replaceable):
     number, submitted = service.head(), list[Batch]()
     (before,) = Batch.objects.all()
