@@ -266,6 +266,7 @@ def test_an_old_registry_records_no_block_that_a_root_of_gloas_names(service_of_
     assert sentence.startswith(f"The beacon history of the facts registry at {old} knows no block from slot {FORK} on")
     assert REMEDY not in sentence
     assert Transaction.objects.count() == sent
+    opened.here.mine(2)  # what is proven is final now
     deploy(HERE, THERE, "--replace")
     assert work_until_done(batch, opened.here).status == BatchStatus.DONE
     assert balance_proven(opened.here, last + 1) == balance_at(there, CHARLIE, last + 1)

@@ -15,6 +15,7 @@ from tests.deployed import deploy, use_earlier_registry
 from tests.explorer.batches import path
 from tests.proving import self_funded
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry
+from tests.proving.proxy import Proxy
 from tests.service import done, fresh, reconfigure, request, submit, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -223,3 +224,18 @@ def test_a_second_command_takes_over(service, replaceable):
     with pytest.raises(CommandError, match="Another process works on the connection now, so nothing was replaced"):
         replace(others)
     assert FactsRegistry.objects.count() == 2
+
+
+@pytest.mark.long
+def test_a_node_that_is_down_for_a_while_ends_no_wait(service, settings, replaceable):
+    with Proxy(service.url) as proxy:
+        reconfigure(settings, service.url, proxy.url)
+
+        def up() -> None:
+            service.mine(FINAL)
+            proxy.up()
+
+        told = replace(proxy.down, up)
+    assert len(told) == 2
+    assert "can't be reached" in told[1]
+    assert registry().address != replaceable.address
