@@ -159,6 +159,7 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
         compiler=compiler,
         store=Store(FOUND / "chosen"),
         jobs=jobs,
+        listed=listed,
         is_settled=lambda mutant, verdict: only_survivors and (verdict.outcome != SURVIVED or mutant.key in listed),
         tell=partial(print, flush=True),
     )

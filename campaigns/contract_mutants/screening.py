@@ -4,7 +4,7 @@ The tests run only for the others, with the mutant chosen from the start.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import groupby
@@ -13,6 +13,7 @@ from threading import Event
 
 from campaigns.contract_mutants.compiling import Code, Compiler, Store, digest
 from campaigns.contract_mutants.generate import Mutant, Node
+from campaigns.contract_mutants.report import Key
 from campaigns.contract_mutants.schemata import Schema, compile_schemata
 from campaigns.contract_mutants.trial import REPLAY, Command, Project, TrialError, Verdict, run_python
 
@@ -26,13 +27,14 @@ def screen(
     compiler: Compiler,
     store: Store,
     jobs: int,
+    listed: Collection[Key],
     is_settled: Callable[[Mutant, Verdict], bool],
     tell: Callable[[str], None],
 ) -> dict[Mutant, Verdict]:
     """Return verdicts on the mutants that can be compiled at once.
 
-    `is_settled` decides whether a verdict of other tests still counts. `tell` gets sentences. Raise BuildError or
-    TrialError.
+    `listed` has the keys of mutants with an argument. `is_settled` decides whether a verdict of other tests still counts.
+    `tell` gets sentences. Raise BuildError or TrialError.
     """
     state = project.digest()
     verdicts: dict[Mutant, Verdict] = {}
@@ -61,7 +63,7 @@ def screen(
                 tell(f"Trying {len(schema.mutants)} of them ...")
                 changed = project.changed(code)
                 commands = {
-                    number: project.commands(compiler.names(mutant) & changed.keys())
+                    number: _commands(project, compiler.names(mutant) & changed.keys(), alone=mutant.key in listed)
                     for number, mutant in schema.mutants.items()
                 }
                 _judge(project, copies, schema, changed, commands, keep)
@@ -110,6 +112,16 @@ def _judge(
     finally:
         for copy in copies:
             project.write(copy, {name: {} for name in changed})
+
+
+def _commands(project: Project, names: Collection[str], *, alone: bool) -> list[Command]:
+    """Return the commands that try a mutant that changes these contracts.
+
+    If `alone`, for a mutant with an argument, these are the tests that call its library alone, if there are any. Larger
+    contracts would rarely say more about it.
+    """
+    of_library = project.commands(name for name in names if name.startswith("test/"))
+    return of_library if alone and of_library else project.commands(names)
 
 
 def _needed(commands: Sequence[Command], mutant: Mutant) -> list[Command]:
