@@ -33,8 +33,8 @@ def screen(
 ) -> dict[Mutant, Verdict]:
     """Return verdicts on the mutants that can be compiled at once.
 
-    `listed` has the keys of mutants with an argument. `is_settled` decides whether a verdict of other tests still counts.
-    `tell` gets sentences. Raise BuildError or TrialError.
+    `listed` has the keys of mutants with an argument. `is_settled` decides whether a verdict of other tests still
+    counts. `tell` gets sentences. Raise BuildError or TrialError.
     """
     state = project.digest()
     verdicts: dict[Mutant, Verdict] = {}
