@@ -9,7 +9,7 @@ from django.test import Client
 
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
-from queries.models import Batch, BatchStatus
+from queries.models import Batch, BatchStatus, Block
 from tests import chain_fixtures, users
 from tests.deployed import deploy, use_earlier_registry
 from tests.explorer.batches import path
@@ -190,7 +190,7 @@ def test_facts_of_others_that_a_reorg_takes_while_it_waits_are_proven_to_the_nex
 
 @pytest.mark.long
 def test_what_is_final_in_the_old_one_stays_done_when_the_next_loses_the_same_facts(service, key, replaceable):
-    number, old = service.head(), Batch.objects.get()
+    number, old = Block.objects.get().number, Batch.objects.get()
     replace(lambda: service.mine(FINAL))
     again = done(submit(key, request(users.ALICE, users.BOB, block=number)))
     service.rpc("anvil_reorg", service.head() - (transaction_of(again).block_number or 0) + 1, [])
