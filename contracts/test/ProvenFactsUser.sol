@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {Headers} from "@batch-query-service/contracts/src/Headers.sol";
 import {IFactsReader} from "@batch-query-service/contracts/src/IFactsReader.sol";
 import {IFactsRegistry} from "@batch-query-service/contracts/src/IFactsRegistry.sol";
 import {ProvenFacts} from "@batch-query-service/contracts/src/ProvenFacts.sol";
 
-/// @title For tests only: calls the functions of ProvenFacts that no other contract calls.
+/// @title For tests only: calls the functions of ProvenFacts that no other contract calls, and tells constants.
 contract ProvenFactsUser {
     using ProvenFacts for IFactsRegistry;
     using ProvenFacts for IFactsReader;
@@ -19,6 +20,20 @@ contract ProvenFactsUser {
             ProvenFacts.HEADER_TIMESTAMP,
             ProvenFacts.HEADER_MIX_HASH,
             ProvenFacts.HEADER_BASE_FEE_PER_GAS
+        ];
+    }
+
+    function placesByHeaders() external pure returns (uint256[9] memory) {
+        return [
+            Headers.PARENT_HASH,
+            Headers.STATE_ROOT,
+            Headers.TRANSACTIONS_ROOT,
+            Headers.RECEIPTS_ROOT,
+            Headers.LOGS_BLOOM,
+            Headers.NUMBER,
+            Headers.TIMESTAMP,
+            Headers.EXTRA_DATA,
+            Headers.PARENT_BEACON_BLOCK_ROOT
         ];
     }
 

@@ -66,6 +66,26 @@ def test_numbers_of_all_sizes_are_read(user, number):
     assert user.call("headerNumber", headers.encode(headers.PRAGUE, number=number)) == number
 
 
+@pytest.mark.parametrize(
+    ("field", "size"),
+    [
+        ("difficulty", 32),
+        ("baseFeePerGas", 16),
+        *(
+            (name, 8)
+            for name in (
+                *("number", "gasLimit", "gasUsed", "timestamp"),
+                *("blobGasUsed", "excessBlobGas", "slotNumber"),
+            )
+        ),
+    ],
+)
+def test_a_number_may_have_all_bytes_of_its_field(read, field, size):
+    header = headers.encode(headers.AMSTERDAM, **{field: 2 ** (8 * size) - 1})
+    assert read(header) == expected(header)
+    assert None not in read(header)[:23]
+
+
 def test_a_state_root_of_zero_is_none(user):
     header = headers.encode(headers.PRAGUE, stateRoot=bytes(32))
     assert user.refusal("headerStateRoot", header) == ("InvalidProof",)

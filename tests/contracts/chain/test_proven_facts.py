@@ -51,6 +51,7 @@ def refusal(user: Deployed, function: str, *arguments: object) -> tuple[object, 
 
 def test_the_places_of_header_fields(user):
     assert user.call("headerPlaces") == (0, 2, 3, 5, 11, 13, 15)
+    assert user.call("placesByHeaders") == (0, 3, 4, 5, 6, 8, 11, 12, 19)
 
 
 @pytest.mark.parametrize("required", [CHAIN - 1, CHAIN + 1, 0])
