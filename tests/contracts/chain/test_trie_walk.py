@@ -13,7 +13,7 @@ from chains.contract_artifacts import NO_CONTRACT
 from devnet.devchain import ACCOUNTS
 from tests.chains.tries import DIGITS, MALFORMED, MALFORMED_ACCOUNTS, MALFORMED_BESIDE, chained, storage_trie
 from tests.contracts import tries
-from tests.contracts.deployed import Deployed
+from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.simulator import Call
 from tests.contracts.walks import REFUSAL, ArrayWalk, OneOfSeveral, Walk, arrays, refusals, walk
 from tests.contracts.worlds import NEAR_SLOTS
@@ -308,6 +308,60 @@ def test_a_full_branch_has_no_eighteenth_item(refused):
     longer = tries.listed(full[3:] + b"\x80")
     assert refused(walk(SLOT, keccak(full), [full, leaf])) == [""]
     assert all(refused(walk(SLOT, keccak(longer), [longer, leaf])))
+
+
+@pytest.mark.parametrize("place", range(17))
+def test_a_full_branch_has_all_its_prefixes(refused, place):
+    leaf = tries.leaf_below(keccak(SLOT), 1, b"\x07")
+    there = dict.fromkeys(range(16), tries.hash_reference(b"\x01" * 32))
+    full = tries.branch(there | {int(DIGITS[0], 16): tries.hash_reference(keccak(leaf))})
+    at = 3 + 33 * place
+    others = [full[:at] + bytes([prefix]) + full[at + 1 :] for prefix in (0, 0x20, 0x40, 0x7F, 0x80, 0xA0, 0xC0, 0xE0)]
+    assert all(refused(*(walk(SLOT, keccak(other), [other, leaf]) for other in others if other != full)))
+
+
+def test_a_leaf_is_no_full_branch_whatever_follows_the_proof(user):
+    # The leaf's two items begin as hashes do. So do the fourteen behind the proof.
+    key, value = keccak(SLOT), b"\x9f" + b"\x33" * 31
+    leaf = tries.leaf_below(key, 1, value)
+    branch = tries.branch({int(DIGITS[0], 16): tries.hash_reference(keccak(leaf))})
+    behind = (b"\xa0" + bytes(32)) * 14 + b"\x80"
+    nodes, root = [branch, leaf], keccak(branch)
+    for function, *arguments in (
+        ("value(bytes32,bytes32,bytes)", key, root, tries.encode(nodes)),
+        ("value(bytes32,bytes32,bytes[])", key, root, nodes),
+        ("slotValue(bytes32,bytes32,bytes[])", SLOT, root, nodes),
+        ("slotValues", [SLOT], root, tries.encode(nodes)),
+    ):
+        data = user.calldata(function, *arguments)
+        # The last byte of the proof isn't zero.
+        assert user.call_raw(data.rstrip(b"\0") + behind) == user.call_raw(data)
+        assert b"\x33" * 31 in user.call_raw(data)
+
+
+def test_a_node_of_32_bytes_is_referred_to_by_its_hash(refused):
+    leaf = tries.leaf_below(keccak(SLOT), 41, tries.encode(b"\x07" * 16))
+    assert len(leaf) == 32
+    there = {int(DIGITS[40], 16): tries.hash_reference(keccak(leaf))}
+    branch = tries.branch(dict.fromkeys(range(16), tries.hash_reference(b"\x01" * 32)) | there)
+    root = tries.extension(DIGITS[:40], tries.reference(branch))
+    assert refused(walk(SLOT, keccak(root), [root, branch, leaf])) == [""]
+
+
+def test_an_account_may_have_the_greatest_nonce_and_balance(refused):
+    leaf = tries.leaf(keccak(ADDRESS), tries.account(2**64 - 1, 2**256 - 1))
+    assert refused(walk(ADDRESS, keccak(leaf), [leaf])) == [""]
+
+
+def test_no_byte_behind_an_empty_node_counts(user):
+    data = user.calldata("slotValue(bytes32,bytes32,bytes[])", SLOT, tries.EMPTY_ROOT, [b""])
+    with pytest.raises(Reverted):
+        user.call_raw(data + b"\x80")
+
+
+def test_a_child_beside_the_path_is_no_byte(refused):
+    node = tries.branch({4: b"\x05"})
+    assert all(refused(walk(SLOT, keccak(node), [node])))
 
 
 def test_a_node_of_a_proof_is_a_string(refused):
