@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from campaigns.contract_mutants.compiling import Code, Compiler, Store, digest, name_of
 from campaigns.contract_mutants.generate import Mutant
@@ -163,14 +163,19 @@ class Project:
 
         `harnesses` returns the code of test contracts. Raise TrialError if a command can't run.
         """
-        written = set(code)
+        written = dict(code)
         self.write(copy, code)
         try:
             if first:
-                limit = max(map(self._limit, commands))
+                limits = (self._limit(command) for command in commands if command in self._seconds)
+                limit = max(limits, default=_PATIENCE_SECONDS)
                 if (verdict := self._run(copy, pytest(first), limit, may_be_missing=True)).outcome != SURVIVED:
                     return verdict
             for command in self._concerned(copy, commands, harnesses, written):
+                if command not in self._seconds:
+                    self.write(copy, {name: {} for name in written})
+                    self.measure(copy, [command])
+                    self.write(copy, written)
                 if (verdict := self._run_surely(copy, command)).outcome != SURVIVED:
                     return verdict
             return Verdict(SURVIVED, "")
@@ -199,15 +204,15 @@ class Project:
         return fit
 
     def _concerned(
-        self, copy: Path, commands: Sequence[Command], harnesses: Callable[[], Code], written: set[str]
+        self, copy: Path, commands: Sequence[Command], harnesses: Callable[[], Code], written: dict[str, Any]
     ) -> Iterator[Command]:
-        """Yield the commands that the code can affect. Add the names of written contracts to `written`."""
+        """Yield the commands that the code can affect. Add written contracts to `written`."""
         changed: Code | None = None
         for command in commands:
             if command.harness and changed is None:
                 changed = self.changed(harnesses())
                 self.write(copy, changed)
-                written |= changed.keys()
+                written |= changed
             if changed or not command.harness:
                 yield command
 
@@ -308,9 +313,6 @@ def judge_all(
     with ExitStack() as copies, ThreadPoolExecutor(jobs) as pool:
         for _ in range(jobs):
             free.put(copies.enter_context(project.copy()))
-        commands = project.commands({contract for mutant in waiting.values() for contract in codes[mutant]})
-        project.measure(copy := free.get(), commands)
-        free.put(copy)
         futures = {pool.submit(judge, name, mutant): name for name, mutant in waiting.items()}
         try:
             for done in as_completed(futures):
