@@ -316,8 +316,21 @@ def test_a_full_branch_has_all_its_prefixes(refused, place):
     there = dict.fromkeys(range(16), tries.hash_reference(b"\x01" * 32))
     full = tries.branch(there | {int(DIGITS[0], 16): tries.hash_reference(keccak(leaf))})
     at = 3 + 33 * place
-    others = [full[:at] + bytes([prefix]) + full[at + 1 :] for prefix in (0, 0x20, 0x40, 0x7F, 0x80, 0xA0, 0xC0, 0xE0)]
+    others = [full[:at] + bytes([prefix]) + full[at + 1 :] for prefix in (0, 0x20, 0x40, 0x7F, 0x80, 0x81, 0xA0, 0xC0)]
     assert all(refused(*(walk(SLOT, keccak(other), [other, leaf]) for other in others if other != full)))
+
+
+@pytest.mark.parametrize("is_odd", [False, True])
+def test_a_path_has_one_encoding(refused, is_odd):
+    # An odd path begins with an odd digit, and its flag says even. An even path has a digit too many.
+    depth = next(place for place in range(3, 64, 2) if int(DIGITS[place], 16) % 2) if is_odd else 2
+    flags = 0x20 | int(DIGITS[depth], 16) if is_odd else 0x28
+    path = bytes([flags]) + bytes.fromhex(DIGITS[depth + depth % 2 :])
+    leaf = tries.encode([path, b"\x07"])
+    there = {int(DIGITS[depth - 1], 16): tries.hash_reference(keccak(leaf))}
+    branch = tries.branch(dict.fromkeys(range(16), tries.hash_reference(b"\x01" * 32)) | there)
+    root = tries.extension(DIGITS[: depth - 1], tries.reference(branch))
+    assert all(refused(walk(SLOT, keccak(root), [root, branch, leaf])))
 
 
 def test_a_leaf_is_no_full_branch_whatever_follows_the_proof(user):
