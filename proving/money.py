@@ -40,7 +40,7 @@ from proving.models import (
     in_gwei,
 )
 from proving.packing import gas
-from proving.packing.gas import Route, Sample, UnprovenBlock
+from proving.packing.gas import Paths, Sample, UnprovenBlock
 from proving.packing.packs import Intent
 from proving.reading import block_contents
 from proving.reading.block_contents import BlockSize
@@ -577,4 +577,4 @@ def _expected(queries: Iterable[Query], carried: Mapping[int, Header], sample: S
         )
         for block, here in facts_by_block.items()
     ]
-    return gas.estimate(missing, sample, Route(), prices).gas.expected
+    return gas.estimate(missing, sample, Paths(), prices).gas.expected

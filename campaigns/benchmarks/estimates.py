@@ -15,7 +15,7 @@ from chains.tries.header import Header
 from chains.tries.trie import verify_account, verify_slot
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.packing import gas
-from proving.packing.gas import Amount, Route, Sample, UnprovenBlock
+from proving.packing.gas import Amount, Paths, Sample, UnprovenBlock
 from queries.columns import AccountField
 from tests.proving.estimated_batches import Result
 
@@ -54,7 +54,7 @@ def estimated(case: Case) -> Amount:
         facts += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
     sample = Sample.of(_served(case, gas.sampled(header, facts)))
     missing = [UnprovenBlock(case.number, facts, is_known=bool(case.before), header=header)]
-    return gas.estimate(missing, sample, Route(), OSAKA).gas
+    return gas.estimate(missing, sample, Paths(), OSAKA).gas
 
 
 def _served(case: Case, request: ProofRequest) -> VerifiedAccountProof:

@@ -19,7 +19,7 @@ from proving.admission.answers import Requests, SelectedBlocks, SourceAnswers
 from proving.connections import OpenConnection
 from proving.facts import HeaderFact, SlotFact
 from proving.packing import gas
-from proving.packing.gas import Amount, CostPart, GasEstimate, Route, StoredOrShown, UnprovenBlock
+from proving.packing.gas import Amount, CostPart, GasEstimate, Paths, StoredOrShown, UnprovenBlock
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
 from proving.reading.block_contents import BlockSize
@@ -183,16 +183,16 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
     if selected.no_proof and selected.has_other_accounts:
         # No transaction can prove these accounts, so there is no cost.
         return known
-    route = _route_to(told, selected, lacking, deadline)
-    if not isinstance(route, Route):
-        return replace(known, no_path=route)
+    paths = _paths_to(told, selected, lacking, deadline)
+    if not isinstance(paths, Paths):
+        return replace(known, no_path=paths)
     # Blocks in the future are estimated like the head.
     lacking += (UnprovenBlock(0, list(group), is_known=False, header=told.head) for group in selected.coming)
-    route = _with_starts(told.connection, route, len(selected.coming))
+    paths = _with_starts(told.connection, paths, len(selected.coming))
     prices = told.connection.prices_for_estimates
-    estimate = gas.estimate(lacking, selected.sample, route, prices).charged(prices)
-    known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*known.waits, *route.waits])
-    parts = _parts(selected, lacking, route, estimate)
+    estimate = gas.estimate(lacking, selected.sample, paths, prices).charged(prices)
+    known = replace(known, jumps=len(paths.jumps), jump_origin=paths.jump_origin, waits=[*known.waits, *paths.waits])
+    parts = _parts(selected, lacking, paths, estimate)
     slots = parts.get(CostPart.SLOTS)
     slot = None
     if slots and (missing := slots.count - slots.in_registry):
@@ -200,32 +200,32 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
     return replace(known, cost=Cost(), parts=parts, estimate=estimate, slot=slot)
 
 
-def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route:
-    """Return the route with a start for each of this number of future blocks, unless the chain vouches for itself."""
+def _with_starts(connection: OpenConnection, paths: Paths, blocks: int) -> Paths:
+    """Return the paths with a start for each of this number of future blocks, unless the chain vouches for itself."""
     if connection.is_own:
-        return route
+        return paths
     config, source = connection.config, sources.of(connection.config)
     start_gas = source.gas(config)
     # A source that can't vouch for every block vouches for a block near it, from which a hop leads to it.
     hops = 0 if source.vouched(config, keeps_hashes=True) is None else blocks
     return replace(
-        route,
-        paths=route.paths + blocks,
-        direct=route.direct + blocks,
-        hops=route.hops + hops,
-        headers=route.headers + hops,
-        newest=max(route.newest, HISTORY_WINDOW if hops else 0),
-        start_gas=route.start_gas + Amount(start_gas.expected * blocks, start_gas.bound * blocks),
+        paths,
+        count=paths.count + blocks,
+        direct=paths.direct + blocks,
+        hops=paths.hops + hops,
+        headers=paths.headers + hops,
+        newest=max(paths.newest, HISTORY_WINDOW if hops else 0),
+        start_gas=paths.start_gas + Amount(start_gas.expected * blocks, start_gas.bound * blocks),
     )
 
 
 def _parts(
-    selected: SelectedBlocks, missing: Sequence[UnprovenBlock], route: Route, estimate: GasEstimate
+    selected: SelectedBlocks, missing: Sequence[UnprovenBlock], paths: Paths, estimate: GasEstimate
 ) -> dict[CostPart, PartEstimate]:
     requested = [
         UnprovenBlock(0, list(group), is_known=False) for group in (*selected.existing.values(), *selected.coming)
     ]
-    every, lacking = (_count(blocks, route) for blocks in (requested, missing))
+    every, lacking = (_count(blocks, paths) for blocks in (requested, missing))
     return {
         part: PartEstimate(count, count - lacking[part], estimate.parts.get(part, Amount()))
         for part, count in every.items()
@@ -233,7 +233,7 @@ def _parts(
     }
 
 
-def _count(blocks: Sequence[UnprovenBlock], route: Route) -> dict[CostPart, int]:
+def _count(blocks: Sequence[UnprovenBlock], paths: Paths) -> dict[CostPart, int]:
     return {
         CostPart.HEADERS: sum(not block.is_known for block in blocks),
         CostPart.HEADER_FIELDS: sum(isinstance(fact, HeaderFact) for block in blocks for fact in block.facts),
@@ -242,7 +242,7 @@ def _count(blocks: Sequence[UnprovenBlock], route: Route) -> dict[CostPart, int]
         CostPart.TRANSACTIONS: sum(block.transactions for block in blocks),
         CostPart.LOGS: sum(block.logs for block in blocks),
         CostPart.TIMES: sum(block.times for block in blocks),
-        CostPart.PATHS: route.paths + len(route.jumps),
+        CostPart.PATHS: paths.count + len(paths.jumps),
     }
 
 
@@ -297,22 +297,22 @@ def _lacking_properties(told: SourceAnswers, selected: SelectedBlocks) -> list[t
     return reasons
 
 
-def _route_to(
+def _paths_to(
     told: SourceAnswers, selected: SelectedBlocks, missing: Sequence[UnprovenBlock], deadline: datetime
-) -> Route | TooFar | NotYet | StatesRefused:
+) -> Paths | TooFar | NotYet | StatesRefused:
     """Find the paths to the blocks whose hashes the registry can't take now. Raises `NodeUnavailable`, `RpcRefused`."""
     needed = sorted({number for block in missing if block.needs_header for number in block.hashes}, reverse=True)
     if error := next((told.errors[number] for number in needed if number in told.errors), None):
         raise error
     targets = [told.headers[number] for number in needed if number not in told.vouched]
     try:
-        route = planning.route_to(told.connection, targets, deadline=deadline)
-        if selected.coming and isinstance(route, Route):
+        paths = planning.paths_to(told.connection, targets, deadline=deadline)
+        if selected.coming and isinstance(paths, Paths):
             # A future block is confirmed no sooner than the head, and by the same history.
-            of_head = planning.route_to(told.connection, [told.head], deadline=deadline)
-            route = route if isinstance(of_head, Route) else of_head
+            of_head = planning.paths_to(told.connection, [told.head], deadline=deadline)
+            paths = paths if isinstance(of_head, Paths) else of_head
     except StatesRefused as refused:
         return refused
-    if isinstance(route, NotYet):
-        return replace(route, reason=wait("after_deadline", reason=route.reason, deadline=deadline.timestamp()))
-    return route
+    if isinstance(paths, NotYet):
+        return replace(paths, reason=wait("after_deadline", reason=paths.reason, deadline=deadline.timestamp()))
+    return paths

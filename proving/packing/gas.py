@@ -360,17 +360,17 @@ class UnprovenBlock:
 
 
 @dataclass(frozen=True)
-class Route:
+class Paths:
     """The paths by which a registry comes to trust the hashes of old blocks."""
 
-    paths: int = 0
+    count: int = 0
     direct: int = 0  # number of paths to blocks that the block hash source vouches for; these wait for no other path
     hops: int = 0
     headers: int = 0  # number of headers of unrequested blocks, at which hops begin
     newest: int = 0  # number of the highest block at which hops begin
     start_gas: Amount = Amount()  # gas of the block hash source's calls
     waits: Sequence[WaitReason] = ()  # waits for the block hash source
-    # Loads by block number; jumps aren't counted in `paths`.
+    # Loads by block number; jumps aren't counted in `count`.
     jumps: Mapping[int, Load] = field(default_factory=dict)
     jump_origin: int | None = None  # number of the block where jumps begin, if they need one
 
@@ -401,21 +401,21 @@ class GasEstimate:
         return self.parts.get(CostPart.PATHS, Amount()).bound
 
 
-def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, prices: GasPrices) -> GasEstimate:
-    """Estimate the gas to prove the missing facts, including the route."""
+def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, paths: Paths, prices: GasPrices) -> GasEstimate:
+    """Estimate the gas to prove the missing facts, including the paths."""
     blocks = [block for block in blocks if block.facts]
     # The loads of blocks and hops, as expected and for the upper bound.
     expected_loads, bound_loads = (
         [_BlockLoad(block, each, prices) for block in blocks] for each in (sample, sample.most)
     )
     largest_header = max((_header(block) for block in blocks), key=lambda load: load.size, default=Load())
-    expected_hops, bound_hops = (_hops(route, largest_header, each.state) for each in (sample, sample.most))
+    expected_hops, bound_hops = (_hops(paths, largest_header, each.state) for each in (sample, sample.most))
     hop_transactions = max(
-        route.paths - route.direct,
+        paths.count - paths.direct,
         math.ceil(expected_hops.size / packs.MAX_BYTES),
-        math.ceil(route.hops / packs.MAX_HOPS),
+        math.ceil(paths.hops / packs.MAX_HOPS),
     )
-    shared = _shared([block for block in expected_loads if block.transactions == 1], route.paths, prices)
+    shared = _shared([block for block in expected_loads if block.transactions == 1], paths.count, prices)
     expected: defaultdict[CostPart, float] = defaultdict(float)
     bound: defaultdict[CostPart, float] = defaultdict(float)
     for expected_load, bound_load in zip(expected_loads, bound_loads, strict=True):
@@ -424,15 +424,15 @@ def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, pric
         # The bound includes one transaction more than was counted.
         for part, amount in bound_load.gas(further=1).items():
             bound[part] += amount * _SIGNED
-    jumped = [number for block in blocks if block.needs_header for number in block.hashes if number in route.jumps]
-    jumps = [route.jumps[number] for number in jumped]
+    jumped = [number for block in blocks if block.needs_header for number in block.hashes if number in paths.jumps]
+    jumps = [paths.jumps[number] for number in jumped]
     # The jump to the block after a time's block needs a separate transaction.
     separate_jumps = sum(block.times > 0 and block.hashed in jumped for block in blocks)
     jump_gas = sum(map(prices.gas_of, jumps)) + (prices.execution_of(_HOP) + prices.call) * separate_jumps
-    expected[CostPart.PATHS] += jump_gas + route.start_gas.expected
-    bound[CostPart.PATHS] += jump_gas * _SIGNED + route.start_gas.bound
-    if route.paths:
-        starts = prices.call * (route.direct + hop_transactions)
+    expected[CostPart.PATHS] += jump_gas + paths.start_gas.expected
+    bound[CostPart.PATHS] += jump_gas * _SIGNED + paths.start_gas.bound
+    if paths.count:
+        starts = prices.call * (paths.direct + hop_transactions)
         expected[CostPart.PATHS] += prices.gas_of(expected_hops) + starts
         bound[CostPart.PATHS] += (prices.gas_of(bound_hops) + starts + prices.call) * _SIGNED
     parts = {
@@ -449,7 +449,7 @@ def estimate(blocks: Sequence[UnprovenBlock], sample: Sample, route: Route, pric
         + sum(block.transactions for block in expected_loads if block.transactions > 1)
         + sum(block.times for block in expected_loads)
         + separate_jumps
-        + route.direct
+        + paths.direct
         + hop_transactions
     )
     in_a_row = max((block.times + min(2, block.transactions) for block in expected_loads), default=0)
@@ -606,12 +606,12 @@ def _slots(slots: Sequence[int], address: str, sample: Sample) -> Load:
     )
 
 
-def _hops(route: Route, header: Load, state: Trie) -> Load:
-    """Return the load of a route's hops. `header` is the load of a typical header."""
+def _hops(paths: Paths, header: Load, state: Trie) -> Load:
+    """Return the load of the paths' hops. `header` is the load of a typical header."""
     # The history contract has a slot for each block of its window.
-    ring = Trie([_PLACES] * int(math.log(max(1, min(route.newest, HISTORY_WINDOW)), _PLACES)) + [3])
+    ring = Trie([_PLACES] * int(math.log(max(1, min(paths.newest, HISTORY_WINDOW)), _PLACES)) + [3])
     # The headers of requested blocks are counted with those blocks.
-    return _hop(state, ring) * route.hops + (header + _HEADER) * route.headers
+    return _hop(state, ring) * paths.hops + (header + _HEADER) * paths.headers
 
 
 def _hop(state: Trie, ring: Trie) -> Load:

@@ -43,50 +43,18 @@ _MOST_BESIDE = 1000
 
 
 @dataclass(frozen=True)
-class Leg:
+class PathPart:
     """A part of a path to send now, in one transaction."""
 
-    calls: Sequence[Call]
-    gas: int
+    calls: Sequence[Call] = ()
+    gas: int = 0
     """The expected gas of these calls."""
-    arrives: bool
-    """True if the registry trusts the block's hash after these calls."""
-    checkpoints: Sequence[Header] = ()
-    """The blocks that hops lead over."""
-
-
-@dataclass(frozen=True)
-class PathTransactions:
-    """The transactions that send a part of a path."""
-
-    leg: Leg
-    first: Intent
-    """The transaction of the part itself. If the part ends at the block, it also proves as many facts as fit."""
-    proofs: Iterator[Intent]
-    """Transactions with the remaining proofs, which depend on the first one."""
-
-
-@dataclass(frozen=True)
-class PathFound:
-    """A path that can begin."""
-
-    path: Path
     jump: HeaderParts = ()
     """The parts that come before the header to which a jump leads."""
-    is_first: bool = True
-    """True if no other block has waited longer for a path on the connection."""
-
-    @property
-    def goes_with_proofs(self) -> bool:
-        """Return whether the transaction with the block's own proofs can make its hash trusted.
-
-        Such a path needn't wait for other paths.
-        """
-        if isinstance(self.path, Jump):
-            return self.path.start is None
-        # A start with several calls first proves something about a parent chain. It is sent separately, so that it is
-        # paid for only once for all blocks that need it.
-        return isinstance(self.path, Start) and len(self.path.calls) < 2
+    arrives: bool = True
+    """True if the registry trusts the hash of the path's block after these calls and the jump."""
+    checkpoints: Sequence[Header] = ()
+    """The blocks that hops lead over."""
 
 
 class BranchUnavailable(NodeUnavailable):
@@ -95,7 +63,7 @@ class BranchUnavailable(NodeUnavailable):
 
 def find(
     connection: OpenConnection, target: Header, hints: Collection[int], *, awaits_branch: bool
-) -> PathFound | Preparation | NotYet | TooFar:
+) -> Path | Preparation | NotYet | TooFar:
     """Find a path to a header's hash. `hints` are as in `planning.survey`.
 
     With `awaits_branch`, a jump without its branch raises `BranchUnavailable`; otherwise another path is found. Raises
@@ -116,11 +84,10 @@ def find(
         # Hops that only cost more than a jump through block roots are sent without delay.
         if awaits_branch and isinstance(planned, NotYet | TooFar):
             raise unavailable
-    begun = planned if isinstance(planned, NotYet | TooFar) else begin(connection, planned)
-    return begun if isinstance(begun, Preparation | NotYet | TooFar) else PathFound(begun)
+    return planned if isinstance(planned, NotYet | TooFar) else begin(connection, planned)
 
 
-def _jump(connection: OpenConnection, target: Header, jump: Jump) -> PathFound | Preparation | NotYet:
+def _jump(connection: OpenConnection, target: Header, jump: Jump) -> Jump | Preparation | NotYet:
     """Return the jump with its branch. Raises `NodeUnavailable` if no node or file has the branch."""
     from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
@@ -137,7 +104,7 @@ def _jump(connection: OpenConnection, target: Header, jump: Jump) -> PathFound |
         jump = replace(jump, start=None if connection.is_self_funded and connection.is_own else begun)
     elif jump.origin and jump.origin.number != connection.registry.jump_origin:
         checkpoints.note_origin(connection.registry.row_id, jump.origin)
-    return PathFound(jump, [*([jump.origin.encode()] if jump.origin else []), branch])
+    return replace(jump, parts=[*([jump.origin.encode()] if jump.origin else []), branch])
 
 
 def begin(connection: OpenConnection, path: Start | Hops) -> Start | Hops | Preparation | NotYet:
@@ -152,45 +119,55 @@ def begin(connection: OpenConnection, path: Start | Hops) -> Start | Hops | Prep
     return replace(path, start=begun) if isinstance(path, Hops) and isinstance(begun, Start) else begun
 
 
-def next_leg(connection: OpenConnection, path: Path, *, beside: Collection[int] = ()) -> Leg:
-    """Return the next transaction of a path that can begin, with as much of the path as fits.
+def next_part(connection: OpenConnection, path: Path, *, beside: Collection[int] = ()) -> PathPart:
+    """Return the next part of a path that can begin, with as much of the path as fits one transaction.
 
     Hops stop at each block in `beside` that they pass. Raises `NodeUnavailable`, `RpcRefused`.
     """
     match path:
         case Hops():
             return _hop(connection, path, beside)
-        case Jump():
-            # The caller adds the branch.
-            return Leg(path.start.calls, path.start.gas, arrives=True) if path.start else Leg((), 0, arrives=True)
+        case Jump(start=start, parts=parts):
+            return PathPart(start.calls, start.gas, parts) if start else PathPart(jump=parts)
         case Start():
-            return Leg(path.calls, path.gas, arrives=True)
+            return PathPart(path.calls, path.gas)
 
 
 def next_transactions(
-    connection: OpenConnection, block: Block, path: Path, *, target: Header, missing: Missing, jump: HeaderParts
-) -> PathTransactions:
-    """Return the transactions of the next part of a path that can begin. Raises `NodeUnavailable`, `RpcRefused`."""
+    connection: OpenConnection, block: Block, path: Path, *, target: Header, missing: Missing
+) -> tuple[PathPart, Iterator[Intent]]:
+    """Return the next part of a path that can begin, and its transactions.
+
+    The first transaction sends the part. If the part ends at the block, this transaction also proves as many facts as
+    fit, and the others prove the remaining facts. Raises `NodeUnavailable`, `RpcRefused`.
+    """
     registry = connection.registry
     asking = frozenset(pk for queries in missing.values() for pk in queries)
     beside = _waiting_beside(block, asking)
-    leg = next_leg(connection, path, beside=beside)
-    queries = asking.union(*(beside.get(header.number, ()) for header in leg.checkpoints[1:]))
+    part = next_part(connection, path, beside=beside)
+    queries = asking.union(*(beside.get(header.number, ()) for header in part.checkpoints[1:]))
     proofs: Iterator[Intent] = iter(())
-    is_at_block = leg.arrives and target.number == block.number
-    gas = path_gas(connection, leg.gas, jump, stores_hash=not is_at_block)
+    is_at_block = part.arrives and target.number == block.number
+    gas = path_gas(connection, part, stores_hash=not is_at_block)
     if is_at_block:
         proofs = packs.intents(
-            block, registry, missing, connection.prices, with_header=True, jump=jump, calls=leg.calls, path_gas=gas
+            block,
+            registry,
+            missing,
+            connection.prices,
+            with_header=True,
+            jump=part.jump,
+            calls=part.calls,
+            path_gas=gas,
         )
         first = replace(next(proofs), queries=queries, continued=(), extends=registry.row_id)
     else:
-        calls = [*leg.calls, *([(registry.contract.address, packed.encode_block_hash(jump))] if jump else [])]
-        to, data = in_one_call(registry.multicall, calls)
+        jump = [(registry.contract.address, packed.encode_block_hash(part.jump))] if part.jump else []
+        to, data = in_one_call(registry.multicall, [*part.calls, *jump])
         gas += connection.prices.call
         first = Intent(to, data, queries, extends=registry.row_id, path_gas=gas)
-    least = first.least + packs.least_of_hops(len(leg.checkpoints[1:]))
-    return PathTransactions(leg, replace(first, least=least), proofs)
+    least = first.least + packs.least_of_hops(len(part.checkpoints[1:]))
+    return part, itertools.chain([replace(first, least=least)], proofs)
 
 
 def intent_before(connection: OpenConnection, preparation: Preparation, queries: Collection[int]) -> Intent:
@@ -199,17 +176,17 @@ def intent_before(connection: OpenConnection, preparation: Preparation, queries:
     return Intent(to, data, queries, extends=connection.registry.row_id, path_gas=preparation.gas)
 
 
-def path_gas(connection: OpenConnection, gas: int, jump: HeaderParts, *, stores_hash: bool = False) -> int:
-    """Return the expected gas of calls with this `gas` that make a hash trusted, and of a jump."""
-    return gas + int(connection.prices.gas_of(of_jump(jump, stores_hash=stores_hash)))
+def path_gas(connection: OpenConnection, part: PathPart, *, stores_hash: bool = False) -> int:
+    """Return the expected gas of a part's calls and its jump."""
+    return part.gas + int(connection.prices.gas_of(of_jump(part.jump, stores_hash=stores_hash)))
 
 
-def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg:
+def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> PathPart:
     if path.start and path.is_to_parent:
         header = connection.source_rpc.known_header(path.origin)
         keep = connection.registry.contract.address, packed.encode_parent_hash([header.encode()])
         gas = path.start.gas + int(connection.prices.gas_of(PARENT_HASH))
-        return Leg([*path.start.calls, keep], gas, arrives=True)
+        return PathPart([*path.start.calls, keep], gas)
     passed = [number for number in beside if path.target < number < path.origin]
     points = [*_unknown(connection, sorted(passed, reverse=True)), path.target]
     stops = planning.over(path.origin, points, connection.config.window)
@@ -246,10 +223,10 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
         calls.append((connection.registry.contract.address, data))
         load += of_header(reached[-1])
     start = path.start or Start(path.origin)
-    return Leg(
+    return PathPart(
         [*start.calls, *calls],
         start.gas + int(connection.prices.gas_of(load)),
-        arrives,
+        arrives=arrives,
         checkpoints=reached,
     )
 

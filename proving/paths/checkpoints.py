@@ -20,6 +20,7 @@ from chains.nodes.node_errors import NodeUnavailable, RpcRefused
 from chains.nodes.questions import Log, Topic
 from chains.nodes.rpc import LogReader
 from chains.tries.header import Header
+from chains.tries.packed import HeaderParts
 from config.configured_chains import get_chains
 from config.database import due_rows
 from config.database.statements import chunks
@@ -61,6 +62,8 @@ class Jump:
     """The calls that make the origin trusted. None: none are needed."""
     by_roots: bool = False
     """True if it leads through the last block roots in the origin's state, and not through that state's summaries."""
+    parts: HeaderParts = ()
+    """The origin's header and the branch, which come before the header of the block. Empty until they are fetched."""
 
 
 def rows(connection: OpenConnection) -> QuerySet[Block]:

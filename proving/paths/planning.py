@@ -23,7 +23,7 @@ from chains.tries.packed import OLD_BLOCK
 from config.database.statements import chunks
 from proving import sources
 from proving.connections import OpenConnection
-from proving.packing.gas import HOP, PARENT_HASH, Amount, Route, jump_load
+from proving.packing.gas import HOP, PARENT_HASH, Amount, Paths, jump_load
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Start, WrongHash
@@ -68,6 +68,18 @@ class Hops:
 
 Path = Start | Hops | Jump
 """A path to a block. A `Start` alone is one for which the block hash source itself vouches."""
+
+
+def goes_with_proofs(path: Path) -> bool:
+    """Return whether the transaction with the block's own proofs can make its hash trusted.
+
+    Such a path needn't wait for other paths.
+    """
+    if isinstance(path, Jump):
+        return path.start is None
+    # A start with several calls first proves something about a parent chain. It is sent separately, so that it is paid
+    # for only once for all blocks that need it.
+    return isinstance(path, Start) and len(path.calls) < 2
 
 
 def over(origin: int, points: Sequence[int], window: int) -> list[int]:
@@ -280,32 +292,32 @@ def _way_out(connection: OpenConnection, target: Header) -> WaitReason | str:
 # --- Many blocks, for an estimate -------------------------------------------------------------------------------------
 
 
-def route_to(
+def paths_to(
     connection: OpenConnection,
     targets: Sequence[Header],
     *,
     deadline: datetime,
-) -> Route | TooFar | NotYet:
+) -> Paths | TooFar | NotYet:
     """Find the paths to the hashes of these blocks, which are in descending order. The registry can't take them now.
 
     Return `NotYet` if a path can't begin before the deadline. A path stops at the blocks that it passes. Raises
     `NodeUnavailable`, `RpcRefused`, and `OutOfTime` between paths.
     """
-    route = _jumps(connection, targets)
-    missing: Sequence[Header] = [header for header in targets if header.number not in route.jumps]
+    paths = _jumps(connection, targets)
+    missing: Sequence[Header] = [header for header in targets if header.number not in paths.jumps]
     while missing:
         connection.check_time()
         path = cheapest(connection, missing[-1])
         if isinstance(path, TooFar):
             return path
         if isinstance(path, Jump):
-            route, missing = _with_jump(connection, route, path, missing[-1]), missing[:-1]
+            paths, missing = _with_jump(connection, paths, path, missing[-1]), missing[:-1]
             continue
         if isinstance(path, NotYet):
             if path.expected_at is not None and path.expected_at > deadline:
                 return path
             # Later the path will begin at the block itself, or near it.
-            route = replace(route, waits=[*route.waits, path.reason])
+            paths = replace(paths, waits=[*paths.waits, path.reason])
             path = Start(missing[-1].number)
         if isinstance(path, Start):
             # A source that vouches for any block vouches for all the missing blocks.
@@ -314,15 +326,15 @@ def route_to(
         else:
             passed = [header for header in missing if header.number < path.origin]
             stops = over(path.origin, [header.number for header in passed], connection.config.window)
-        route = _with(connection, route, path, passed, stops)
+        paths = _with(connection, paths, path, passed, stops)
         missing = missing[: -len(passed)]
-    return route
+    return paths
 
 
-def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> Route:
+def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> Paths:
     """Return the jumps to those of the blocks that the beacon chain reaches."""
     if connection.beacon_chain is None:
-        return Route()
+        return Paths()
     from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
     jumps: dict[int, Load] = {}
@@ -340,40 +352,40 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> Route:
             start_gas += jumping.gas(connection)
         jumps[header.number], last[operation] = jump_load(operation), jump
     begin_at = [jump.origin.number for jump in last.values() if jump.origin]
-    return Route(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None))
+    return Paths(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None))
 
 
-def _with_jump(connection: OpenConnection, route: Route, jump: Jump, header: Header) -> Route:
-    """Return the route with this jump through a state's block roots. Jumps with one origin share its start."""
+def _with_jump(connection: OpenConnection, paths: Paths, jump: Jump, header: Header) -> Paths:
+    """Return the paths with this jump through a state's block roots. Jumps with one origin share its start."""
     from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
     assert jump.origin is not None, "such a jump begins at a header"
-    begins = jump.start is not None and route.jump_origin != jump.origin.number
-    jumps = {**route.jumps, header.number: jump_load(OLD_BLOCK, by_roots=True)}
-    start_gas = route.start_gas + (jumping.gas(connection) if begins else Amount())
-    return replace(route, jumps=jumps, start_gas=start_gas, jump_origin=jump.origin.number)
+    begins = jump.start is not None and paths.jump_origin != jump.origin.number
+    jumps = {**paths.jumps, header.number: jump_load(OLD_BLOCK, by_roots=True)}
+    start_gas = paths.start_gas + (jumping.gas(connection) if begins else Amount())
+    return replace(paths, jumps=jumps, start_gas=start_gas, jump_origin=jump.origin.number)
 
 
 def _with(
     connection: OpenConnection,
-    route: Route,
+    paths: Paths,
     path: Start | Hops,
     passed: Sequence[Header],
     stops: Sequence[int],
-) -> Route:
-    """Return the route with this path over these stops. A `Start` is added once for each of the `passed` blocks."""
+) -> Paths:
+    """Return the paths with this path over these stops. A `Start` is added once for each of the `passed` blocks."""
     direct = len(passed) if isinstance(path, Start) else 0
     starts = direct or int(isinstance(path, Hops) and path.start is not None)
     gas = sources.of(connection.config).gas(connection.config)
     if isinstance(path, Hops) and path.is_to_parent:
         kept = _gas_of_hops(connection, path)
-        return replace(route, paths=route.paths + 1, start_gas=route.start_gas + gas + Amount(kept, kept))
+        return replace(paths, count=paths.count + 1, start_gas=paths.start_gas + gas + Amount(kept, kept))
     return replace(
-        route,
-        paths=route.paths + (direct or 1),
-        direct=route.direct + direct,
-        hops=route.hops + len(stops),
-        headers=route.headers + (0 if direct else len(stops) - len(passed) + starts),
-        newest=max(route.newest, path.origin if isinstance(path, Hops) else 0),
-        start_gas=route.start_gas + Amount(gas.expected * starts, gas.bound * starts),
+        paths,
+        count=paths.count + (direct or 1),
+        direct=paths.direct + direct,
+        hops=paths.hops + len(stops),
+        headers=paths.headers + (0 if direct else len(stops) - len(passed) + starts),
+        newest=max(paths.newest, path.origin if isinstance(path, Hops) else 0),
+        start_gas=paths.start_gas + Amount(gas.expected * starts, gas.bound * starts),
     )

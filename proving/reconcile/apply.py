@@ -24,7 +24,7 @@ from proving.facts import Missing
 from proving.models import AccountProof, BlockTrie, FactsRegistry, ProvenTransaction, SlotProof
 from proving.packing import packs
 from proving.paths import building, checkpoints
-from proving.paths.building import Leg
+from proving.paths.building import PathPart
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Path
 from proving.reconcile.decide import (
@@ -382,6 +382,7 @@ def _order(
         case Prove():
             # Only one transaction may carry the header, and the others wait for it.
             most = 1 if action.with_header else _TRANSACTIONS_PER_TURN
+            part = building.next_part(connection, action.path) if action.path else PathPart()
             intents = packs.intents(
                 block,
                 registry,
@@ -389,9 +390,9 @@ def _order(
                 connection.prices,
                 with_header=action.with_header,
                 stores_root=not action.root_is_known,
-                jump=action.jump,
-                calls=action.calls,
-                path_gas=building.path_gas(connection, action.gas_of_calls, action.jump),
+                jump=part.jump,
+                calls=part.calls,
+                path_gas=building.path_gas(connection, part),
                 proofs=proofs,
             )
             return orders.Order(
@@ -405,14 +406,14 @@ def _order(
         case PreparePath(preparation, queries):
             intent = building.intent_before(connection, preparation, queries)
             return orders.Order([intent], least_limit=action.least_limit)
-        case ExtendPath(path, target, missing, jump):
-            extension = building.next_transactions(connection, block, path, target=target, missing=missing, jump=jump)
-            note = partial(_note_path, context, path, extension.leg)
-            return orders.Order([extension.first], note, least_limit=action.least_limit)
+        case ExtendPath(path, target, missing):
+            part, intents = building.next_transactions(connection, block, path, target=target, missing=missing)
+            note = partial(_note_path, context, path, part)
+            return orders.Order([next(intents)], note, least_limit=action.least_limit)
 
 
-def _note_path(context: WorkContext, path: Path, leg: Leg) -> None:
-    checkpoints.note(context.connection, leg.checkpoints)
+def _note_path(context: WorkContext, path: Path, part: PathPart) -> None:
+    checkpoints.note(context.connection, part.checkpoints)
     if isinstance(path, Jump) and path.origin:
         checkpoints.note_origin(context.registry.row_id, path.origin)
 

@@ -10,12 +10,10 @@ from datetime import datetime, timedelta
 
 from chains.encoding import hex_data
 from chains.tries.header import Header
-from chains.tries.packed import HeaderParts
 from proving.facts import Missing, TimeFact, needs_header
 from proving.failures import NO_TRIES, Tries
-from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
-from proving.paths.planning import Hops, Path, TooFar
+from proving.paths.planning import Hops, Path, TooFar, goes_with_proofs
 from proving.reconcile.observation import (
     BlockOfTime,
     BlockState,
@@ -27,7 +25,6 @@ from proving.reconcile.observation import (
     UnprovenFacts,
 )
 from proving.reconcile.proofs import Fetched
-from proving.registries.deployments import Call
 from proving.sources import NotYet, Preparation, Start
 from proving.working import heads
 from queries.batch_states import Complete
@@ -121,9 +118,7 @@ class Prove:
     root_is_known: bool  # True if the registry knows the block's state root
     is_optional: bool = False  # True if no wait is needed when nobody can pay for it
     is_alone: bool = False  # True if it may revert, and so shares no transaction with other blocks
-    jump: HeaderParts = ()  # proves the header's hash if nothing vouches for it
-    calls: Sequence[Call] = ()  # make the block hash source vouch for the header first
-    gas_of_calls: int = 0
+    path: Path | None = None  # makes the header's hash trusted first, if nothing vouches for it
     roots: Collection[HeaderField] = ()  # those of receipts and transactions that are facts
     least_limit: int = 0  # the least gas limit, because lower ones have failed
     otherwise: "Prove | None" = None  # the action for other facts, if these can't be sent
@@ -165,7 +160,6 @@ class ExtendPath:
     path: Path
     target: Header
     missing: Missing
-    jump: HeaderParts = ()
     least_limit: int = 0
 
 
@@ -502,18 +496,19 @@ def time(seen: Observation, step: FindTime, block: BlockOfTime) -> Decision:
 # --- The path to the block --------------------------------------------------------------------------------------------
 
 
-def path(seen: Observation, step: FindPath, plan: PathFound | Preparation | NotYet | TooFar) -> Decision:
-    """Send the next transaction of the path, if one can begin and no other block has waited longer for a path."""
+def path(
+    seen: Observation, step: FindPath, plan: Path | Preparation | NotYet | TooFar, *, is_first: bool = True
+) -> Decision:
+    """Send the next transaction of the path, if one can begin and no other block has waited longer (`is_first`)."""
     queries = sorted({pk for pks in step.missing.values() for pk in pks})
     match plan:
-        case PathFound() if step.target.number == seen.number and plan.goes_with_proofs:
+        case Start() | Hops() | Jump() if step.target.number == seen.number and goes_with_proofs(plan):
             return Decision(Continue(), [*_path_steps(seen, plan), _prove_by(seen, step, plan)])
-        case PathFound() | Preparation() if _is_extending(seen):
+        case Start() | Hops() | Jump() | Preparation() if _is_extending(seen):
             # The block could have used a jump, so it hasn't waited for the pending path before.
             return Decision(wait_for_path(seen))
-        case PathFound():
-            least_limit = _path_tries(seen).least_limit
-            extend = [ExtendPath(plan.path, step.target, step.missing, plan.jump, least_limit)] if plan.is_first else []
+        case Start() | Hops() | Jump():
+            extend = [ExtendPath(plan, step.target, step.missing, _path_tries(seen).least_limit)] if is_first else []
             return Decision(wait_for_path(seen), [*_path_steps(seen, plan), *extend])
         case Preparation():
             prepare = PreparePath(plan, queries, _path_tries(seen).least_limit)
@@ -533,8 +528,8 @@ def _is_extending(seen: Observation) -> bool:
     return bool(seen.unproven and seen.unproven.trust and seen.unproven.trust.is_extending)
 
 
-def _path_steps(seen: Observation, plan: PathFound) -> list[Action]:
-    match plan.path:
+def _path_steps(seen: Observation, plan: Path) -> list[Action]:
+    match plan:
         case Jump(origin=origin):
             shown = ShowPath(1, PathUnit.JUMPS, origin.number if origin else None)
         case Hops(stops=stops):
@@ -544,14 +539,11 @@ def _path_steps(seen: Observation, plan: PathFound) -> list[Action]:
     return [shown, _hash_available(seen)]
 
 
-def _prove_by(seen: Observation, step: FindPath, plan: PathFound) -> Prove:
-    """Send the block's own proofs, in one transaction with the jump or the calls that make its hash trusted."""
+def _prove_by(seen: Observation, step: FindPath, plan: Path) -> Prove:
+    """Send the block's own proofs, in one transaction with the path that makes its hash trusted."""
     assert seen.unproven is not None, "a path is only sought for missing facts"
-    start = plan.path if isinstance(plan.path, Start) else None
     proof = _proof_of(seen.unproven, step.missing, seen.unproven.tries)
-    is_alone = seen.unproven.tries.count > 0 or start is not None
-    calls, gas = (start.calls, start.gas) if start else ((), 0)
-    return replace(proof, is_alone=is_alone, jump=plan.jump, calls=calls, gas_of_calls=gas)
+    return replace(proof, is_alone=seen.unproven.tries.count > 0 or isinstance(plan, Start), path=plan)
 
 
 def wait_for_path(seen: Observation) -> Requeue:

@@ -27,8 +27,8 @@ from proving import connections
 from proving.connections import WorkContext
 from proving.facts import NoRegistry
 from proving.models import FactsRegistry, Transaction
-from proving.paths import building
-from proving.paths.building import PathFound
+from proving.paths import building, planning
+from proving.paths.planning import Path
 from proving.reconcile import apply, decide, observe, proofs
 from proving.reconcile.decide import (
     Change,
@@ -390,10 +390,11 @@ def _find_paths(turn: _Turn, observations: Mapping[int, Observation], without_pa
         find = partial(building.find, turn.context.connection, target, (), awaits_branch=awaits_branch)
         path = turn.ask(pk, find)
         if path is not None:
-            path = replace(path, is_first=first in {None, pk}) if isinstance(path, PathFound) else path
-            goes_on = isinstance(path, NotYet) or (isinstance(path, PathFound) and path.goes_with_proofs)
+            goes_on = isinstance(path, NotYet) or (isinstance(path, Path) and planning.goes_with_proofs(path))
             searches_left = searches_left - 1 if goes_on else 0
-            turn.act(turn.decided({pk: path}, partial(decide.path, observations[pk], without_path[pk])))
+            is_first = first in {None, pk}
+            decide_one = partial(decide.path, observations[pk], without_path[pk], is_first=is_first)
+            turn.act(turn.decided({pk: path}, decide_one))
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------

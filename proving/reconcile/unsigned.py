@@ -24,6 +24,7 @@ from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.packing import packs
 from proving.packing.packs import Intent
 from proving.paths import building, checkpoints
+from proving.paths.building import PathPart
 from proving.reconcile import decide, observe
 from proving.reconcile.decide import (
     Action,
@@ -264,14 +265,15 @@ def _of_action(source: _Source, block: Block, seen: Observation, action: Action,
             intent = building.intent_before(source.context.connection, preparation, queries)
             yield _Proposed(intent, f"Records a hash that leads to {where}.")
         case ExtendPath():
-            yield from _of_leg(source, block, seen, action, where)
+            yield from _of_path(source, block, seen, action, where)
 
 
 def _of_proofs(source: _Source, block: Block, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
     context, with_header = source.context, action.with_header
+    part = building.next_part(context.connection, action.path) if action.path else PathPart()
     prices = context.connection.prices
     for intent in packs.intents(
-        block, context.registry, action.missing, prices, with_header=with_header, jump=action.jump, calls=action.calls
+        block, context.registry, action.missing, prices, with_header=with_header, jump=part.jump, calls=part.calls
     ):
         header = f"Accumulates the header of {where}, and proves facts about it."
         yield _Proposed(intent, header if intent.accumulates else f"Proves facts of {where}.", rests)
@@ -298,17 +300,17 @@ def _of_times(
         source.missing.wait(_MORE)
 
 
-def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath, where: str) -> Iterator[_Proposed]:
-    connection, jump = source.context.connection, action.jump
-    extension = building.next_transactions(
-        connection, block, action.path, target=action.target, missing=action.missing, jump=jump
+def _of_path(source: _Source, block: Block, seen: Observation, action: ExtendPath, where: str) -> Iterator[_Proposed]:
+    part, intents = building.next_transactions(
+        source.context.connection, block, action.path, target=action.target, missing=action.missing
     )
-    source.trusted = {header.number for header in extension.leg.checkpoints}
-    proves = extension.first.accumulates
-    yield _Proposed(extension.first, f"Leads to {where}{', and proves facts there' if proves else ''}.")
-    for proof in itertools.islice(extension.proofs, _MOST):
+    source.trusted = {header.number for header in part.checkpoints}
+    first = next(intents)
+    proves = first.accumulates
+    yield _Proposed(first, f"Leads to {where}{', and proves facts there' if proves else ''}.")
+    for proof in itertools.islice(intents, _MOST):
         yield _Proposed(proof, f"Proves facts of {where}.", rests=True)
-    if not extension.leg.arrives:
+    if not part.arrives:
         source.missing.wait(_MORE)
     elif not proves:
         # The path ends at the next block, whose header shows when this block ended. Further transactions prove this

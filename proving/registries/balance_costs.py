@@ -5,7 +5,7 @@ from config.configured_chains import get_rpc
 from proving import sources
 from proving.facts import AccountFact
 from proving.packing import gas
-from proving.packing.gas import Route, Sample, UnprovenBlock
+from proving.packing.gas import Paths, Sample, UnprovenBlock
 from proving.working import destination_prices
 from queries.columns import AccountField
 
@@ -16,7 +16,7 @@ def expected_gas(connection: Connection) -> int:
     """Return the expected gas on a source chain as large as Ethereum, without a rollup's gas for data."""
     source = sources.of(connection)
     needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
-    route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
+    paths = Paths(count=1, start_gas=source.gas(connection)) if needs_start else Paths()
     missing = UnprovenBlock(0, [AccountFact(_ANY_ACCOUNT, AccountField.BALANCE)], is_known=False, header=None)
     prices = destination_prices.for_estimates(get_rpc(connection.destination_id))
-    return gas.estimate([missing], Sample(), route, prices).charged(prices).gas.expected
+    return gas.estimate([missing], Sample(), paths, prices).charged(prices).gas.expected

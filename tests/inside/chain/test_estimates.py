@@ -10,7 +10,7 @@ from chains.prices import OSAKA
 from devnet.devchain import DevChain
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.packing import gas
-from proving.packing.gas import Route, Sample, UnprovenBlock
+from proving.packing.gas import Paths, Sample, UnprovenBlock
 from proving.reading import asking as asking_nodes
 from queries.columns import AccountField
 from tests.chains.lying_node import ask, lying_node, recording
@@ -36,7 +36,7 @@ def test_unknown_depths_are_estimated_as_mainnets_largest():
             *(SlotFact(ALICE, hex(slot)) for slot in range(slots)),
         ]
         missing = [UnprovenBlock(1, requested, is_known=False)]
-        assert gas.estimate(missing, Sample(), Route(), OSAKA).gas.bound >= took
+        assert gas.estimate(missing, Sample(), Paths(), OSAKA).gas.bound >= took
 
 
 # --- Time and concurrency ---------------------------------------------------------------------------------------------

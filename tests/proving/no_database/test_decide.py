@@ -15,7 +15,6 @@ from devnet.devchain import PROJECT
 from proving.facts import AccountFact, Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.failures import FailedFacts, FailedTransaction, Tries
 from proving.models import FailureCause
-from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops
 from proving.reconcile import decide, observation
@@ -220,7 +219,7 @@ def test_steps_name_the_transactions_that_completed_them():
 
 
 def test_a_path_waits_for_that_of_a_block_that_has_waited_longer():
-    decision = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), PathFound(HOPS, is_first=False))
+    decision = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), HOPS, is_first=False)
     assert decision == decide.Decision(FOR_PATH, [decide.ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE)])
     not_yet = wait("no_finality", source=1)
     of_source = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), NotYet(not_yet))
@@ -229,16 +228,16 @@ def test_a_path_waits_for_that_of_a_block_that_has_waited_longer():
 
 def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for_no_path():
     start = Start(7, (("0xsource", b"attest"),), 36_000)
-    prove = decide.Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, calls=start.calls, gas_of_calls=36_000)
-    decision = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), PathFound(start, is_first=False))
+    prove = decide.Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, path=start)
+    decision = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), start, is_first=False)
     assert decision == decide.Decision(GOES_ON, [decide.ShowPath(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
     # If the facts need the next block, the call is a path.
     find = decide.FindPath(NEXT, {BALANCE: [1]})
-    assert decide.path(UNVOUCHED, find, PathFound(start)).actions[-1] == decide.ExtendPath(start, NEXT, {BALANCE: [1]})
+    assert decide.path(UNVOUCHED, find, start).actions[-1] == decide.ExtendPath(start, NEXT, {BALANCE: [1]})
 
 
 JUMP: HeaderParts = [b"the origin's header", BlockBranch(OLD_BLOCK, b"the branch")]
-BY_JUMP = PathFound(Jump(header(100)), jump=JUMP)
+BY_JUMP = Jump(header(100), parts=JUMP)
 SHOWN: list[decide.Action] = [decide.ShowPath(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE)]
 
 
@@ -247,20 +246,20 @@ def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
     for is_extending in (False, True):
         what = seen(UNVOUCHED, is_extending=is_extending, may_jump=True)
         assert decide.prove(what).then == find
-        prove = decide.Prove({BALANCE: [1]}, root_is_known=False, jump=JUMP)
+        prove = decide.Prove({BALANCE: [1]}, root_is_known=False, path=BY_JUMP)
         assert decide.path(what, find, BY_JUMP) == decide.Decision(decide.Continue(), [*SHOWN, prove])
         # A block whose transaction has reverted shares no transaction.
         alone = decide.path(failed(what, 1, BALANCE), find, BY_JUMP)
         assert alone.actions[-1] == replace(prove, is_alone=True)
     # A jump from constants has no origin.
-    constant = decide.path(UNVOUCHED, find, PathFound(Jump(), jump=JUMP[1:]))
+    constant = decide.path(UNVOUCHED, find, Jump(parts=JUMP[1:]))
     assert constant.actions[0] == decide.ShowPath(1, PathUnit.JUMPS, None)
 
 
 def test_a_jump_to_the_block_after_is_a_path():
     find = decide.FindPath(NEXT, {BALANCE: [1]})
     decision = decide.path(UNVOUCHED, find, BY_JUMP)
-    assert decision == decide.Decision(FOR_PATH, [*SHOWN, decide.ExtendPath(BY_JUMP.path, NEXT, {BALANCE: [1]}, JUMP)])
+    assert decision == decide.Decision(FOR_PATH, [*SHOWN, decide.ExtendPath(BY_JUMP, NEXT, {BALANCE: [1]})])
     # A path is under way already, so the decision only waits for it.
     extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
     for outcome in (BY_JUMP, Preparation((), 0)):
@@ -375,7 +374,7 @@ def test_a_path_that_failed_too_often_waits():
     what = seen(UNVOUCHED, path_tries=replace(IN_VAIN, count=2))
     find = decide.FindPath(OWN, {BALANCE: [1]})
     assert decide.prove(what).then == find
-    for plan in (PathFound(HOPS), Preparation((), 0)):
+    for plan in (HOPS, Preparation((), 0)):
         action = decide.path(what, find, plan).actions[-1]
         assert isinstance(action, decide.ExtendPath | decide.PreparePath)
         assert action.least_limit == 150
