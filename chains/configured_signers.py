@@ -90,10 +90,11 @@ class SignerKey(Table):
         address: str = self.account().address
         return address
 
-    def sign(self, transactions: "Sequence[TransactionFields]") -> list[bytes]:
-        """Return the signed transactions in the same order. Raises `SignerError`.
+    def sign(self, transactions: "Sequence[TransactionFields]") -> "list[bytes | NotSigned]":
+        """Return the signed transactions in the same order, as `RemoteSigner.sign` does.
 
-        The same fields are signed with the same bytes (RFC 6979).
+        The key was read for its address, so each transaction is signed. The same fields are signed with the same bytes
+        (RFC 6979).
         """
         account = self.account()
         return [bytes(account.sign_transaction(dict(each.for_account())).raw_transaction) for each in transactions]
@@ -194,7 +195,7 @@ class RemoteSigner(Table):
         return host_of(self.url)
 
     def sign(self, transactions: "Sequence[TransactionFields]") -> list[bytes | NotSigned]:
-        """Return the signed transactions in the same order, or why one isn't signed.
+        """Return the signed transactions in the same order, or why one isn't signed. Nothing is raised.
 
         A transaction that isn't returned may be signed nevertheless, and the service may broadcast it.
         """

@@ -36,7 +36,7 @@ from proving.models import (
     WorkerHeartbeat,
 )
 from proving.registries import deployments
-from proving.sending.signers import patience
+from proving.sending.signers import stuck_after
 from proving.working import lanes
 from proving.working.lanes import LaneKind, LaneName
 from queries import clock, database_check, webhooks
@@ -244,7 +244,7 @@ def signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
         for notice, address in signer_by_notice.items():
             yield Problem("signer_waits", notice, subject(chain.id, signer=address))
         for signer in since:
-            is_stuck = signer.chain_id == chain.id and abs(clock.earliest() - signer.since) > patience(chain)
+            is_stuck = signer.chain_id == chain.id and abs(clock.earliest() - signer.since) > stuck_after(chain)
             nonce = unsent.get(signer.pk, signer.nonce if is_stuck else None)
             if signer.chain_id == chain.id and nonce is not None and signer.address not in signer_by_notice.values():
                 fault = "can't be sent" if signer.pk in unsent else "is pending for long"

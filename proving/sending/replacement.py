@@ -70,7 +70,7 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, prices: 
     # Pruned bytes can't be broadcast again. Then only a cancellation uses up the nonce.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
         version = _replace(chain, rpc, lane, tx, newest, prices=prices, limit=None)
-    elif may_raise and is_past(newest.created_at, patience(chain)):
+    elif may_raise and is_past(newest.created_at, raise_fees_after(chain)):
         limit = None if newest.is_cancellation else _limit_of(rpc, tx, prices)
         version = _replace(chain, rpc, lane, tx, newest, prices=prices, limit=limit)
         if version == newest and limit and limit.own:
@@ -139,7 +139,7 @@ def holds_key(chain: Chain, signer: Signer) -> bool:
     return signer.address in signing.senders(chain)
 
 
-def patience(chain: Chain) -> timedelta:
+def raise_fees_after(chain: Chain) -> timedelta:
     """Return how long a version may wait in the mempool before its fees are raised."""
     return timedelta(seconds=max(15, 4 * chain.block_seconds))
 

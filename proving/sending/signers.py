@@ -27,7 +27,7 @@ Notices: TypeAlias = dict[str, WaitReason | None]
 """Notices for the operator by the addresses of signers; None: there is nothing to do."""
 
 # A signer is stuck if its lowest pending nonce has waited for the longer of these times.
-_PATIENCE_SECONDS, _PATIENCE_BLOCKS = 60, 10
+_STUCK_SECONDS, _STUCK_BLOCKS = 60, 10
 # The time in which a refused estimate is asked for again. The longest pause of a failing block is a minute.
 _REFUSED_AGAIN = timedelta(seconds=90)
 # Maximum that may be pending: transactions, about as many as nodes keep per account, and the gas of a few blocks.
@@ -144,12 +144,12 @@ def _stuck(chain: Chain, row: Signer) -> Transaction | None:
     """Return the pending transaction with the lowest nonce if it has waited too long. Later nonces wait for it."""
     lowest = row.transactions.filter(state=TransactionState.PENDING).defer("data").order_by("nonce").first()
     # A time in the future was stored while a clock was ahead.
-    return lowest if lowest and abs(clock.earliest() - lowest.spent_at) > patience(chain) else None
+    return lowest if lowest and abs(clock.earliest() - lowest.spent_at) > stuck_after(chain) else None
 
 
-def patience(chain: Chain) -> timedelta:
+def stuck_after(chain: Chain) -> timedelta:
     """Return after how long a signer is stuck whose lowest pending nonce still waits."""
-    return timedelta(seconds=max(_PATIENCE_SECONDS, _PATIENCE_BLOCKS * chain.block_seconds))
+    return timedelta(seconds=max(_STUCK_SECONDS, _STUCK_BLOCKS * chain.block_seconds))
 
 
 def too_poor(chain: Chain, sender: SendingSigner, cost: int) -> WaitReason:

@@ -40,7 +40,7 @@ from proving.models import (
     TransactionState,
 )
 from proving.sending import foreign_nonces, signers
-from proving.sending.replacement import fill, holds_key, is_past, patience, push
+from proving.sending.replacement import fill, holds_key, is_past, push, raise_fees_after
 from proving.sending.signing import show, show_signing_problems, sign_and_store
 from proving.working import counters, destination_prices, lanes
 from proving.working import heads as chain_heads
@@ -253,7 +253,7 @@ def _compare(
         return comparison
     missing = [tx for tx in watched if receipts.lacks(tx, used)]
     lowest = next((tx for tx in watched if tx.state == TransactionState.PENDING and tx not in missing), None)
-    if lowest and lowest.was_taken and is_past(lowest.newest.created_at, patience(rpc.chain)):
+    if lowest and lowest.was_taken and is_past(lowest.newest.created_at, raise_fees_after(rpc.chain)):
         missing.append(lowest)  # Its fees are about to be raised.
     is_ahead = used > watched[-1].nonce + 1 and used > signers.next_stored(signer)
     if not missing and not is_ahead:
