@@ -32,8 +32,7 @@ from proving.reconcile.decide import (
     ExtendPath,
     Fail,
     MoveToBlock,
-    NoteChecked,
-    NoteRefused,
+    Note,
     PreparePath,
     Prove,
     ProveTime,
@@ -41,9 +40,9 @@ from proving.reconcile.decide import (
     Reopen,
     Requeue,
     Sending,
-    ShowPath,
     StoreProofs,
     TakeHeader,
+    note_checked,
 )
 from proving.reconcile.proofs import Fetched
 from proving.registries import deployments
@@ -113,7 +112,7 @@ def _pieces(block: Block, change: Change) -> Iterator[_Piece]:
             accounts = fetched.accounts.values()
             if size := len(fetched.places) + sum(1 + len(account.slots) for account in accounts):
                 yield _Piece(block.pk, change, size)
-        case ShowPath() if all(getattr(block, column) == value for column, value in _to_show(block, change).items()):
+        case Note() if all(getattr(block, column) == value for column, value in _noted(block, change).items()):
             pass
         case TakeHeader(header):
             yield _Piece(block.pk, change, may_reopen=block.hash != hex_data(header.hash))
@@ -143,10 +142,10 @@ def _write_part(context: WorkContext, changes: Sequence[tuple[int, Change]], *, 
     # The check is stored together with the steps that it completes.
     checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.FACTS_PROVEN]
     for pk in checked & blocks.keys():
-        _note_checked(context, blocks[pk])
+        _change(context, blocks[pk], note_checked(context.heads.confirmed))
     taken = {pk for pk, change in changes if isinstance(change, TakeHeader)}
     statements.update_each([blocks[pk] for pk in taken], HEADER_COLUMNS)
-    noted = checked | {pk for pk, change in changes if isinstance(change, ShowPath | NoteChecked | NoteRefused)}
+    noted = checked | {pk for pk, change in changes if isinstance(change, Note)}
     statements.update_each([blocks[pk] for pk in noted & blocks.keys()], _NOTED)
     return blocks
 
@@ -154,13 +153,9 @@ def _write_part(context: WorkContext, changes: Sequence[tuple[int, Change]], *, 
 def _change(context: WorkContext, block: Block, change: Change) -> None:
     """Make a change, or set columns of the block's row, which is saved later."""
     match change:
-        case ShowPath():
-            for column, value in _to_show(block, change).items():
+        case Note():
+            for column, value in _noted(block, change).items():
                 setattr(block, column, value)
-        case NoteChecked():
-            _note_checked(context, block)
-        case NoteRefused():
-            block.refused_since = change.since
         case Reopen():
             batch_states.reopen(change.queries, change.step, reason=change.reason)
             if change.queries:
@@ -203,12 +198,6 @@ def _reopen_held(held: Sequence[tuple[str, FactsRegistry]]) -> None:
         batch_states.reopen(queries, StepKind.BLOCKHASH_AVAILABLE, reason=reason)
         for chunk in chunks(queries, _QUERIES_PER_WRITE):
             Block.objects.filter(pk__in=Query.objects.filter(pk__in=chunk).values("block")).update(due_at=Now())
-
-
-def _note_checked(context: WorkContext, block: Block) -> None:
-    """Set the destination's block in which completed facts were read. The row is saved later."""
-    confirmed = context.heads.confirmed
-    block.checked_number, block.checked_hash = confirmed.number, hex_data(confirmed.hash)
 
 
 def _take_header(block: Block, header: Header) -> None:
@@ -275,16 +264,13 @@ def _reject(change: Reject) -> None:
     batch_states.reject(batches, code=change.code, reason=change.reason, retryable=change.retryable)
 
 
-def _to_show(block: Block, change: ShowPath) -> dict[str, object]:
-    """Return the values for a path's columns. A block whose path is complete becomes a checkpoint."""
-    is_same_unit = change.unit in {"", block.path_unit}
-    return {
-        "path_unit": change.unit or block.path_unit,
-        "path_length": max(block.path_length, change.remaining) if is_same_unit else change.remaining,
-        "path_left": change.remaining,
-        "path_origin": change.origin if change.unit else block.path_origin,
-        "is_checkpoint": block.is_checkpoint or not change.unit,
-    }
+def _noted(block: Block, change: Note) -> dict[str, object]:
+    """Return the values for columns. The length of a path is the longest that was left in its unit."""
+    values = dict(change.columns)
+    if isinstance(left := values.get("path_left"), int):
+        is_same_unit = values.get("path_unit", block.path_unit) == block.path_unit
+        values["path_length"] = max(block.path_length, left) if is_same_unit else left
+    return values
 
 
 # --- Sending ----------------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ Nothing here reads a row or a chain, writes, sends or raises. Only the actions o
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from chains.encoding import hex_data
 from chains.tries.header import Header
@@ -90,24 +90,24 @@ class StoreProofs:
 
 
 @dataclass(frozen=True)
-class NoteRefused:
-    """Store when nodes began to refuse a proof. None: they no longer refuse."""
+class Note:
+    """Store values in columns of the block's row, by the columns' names. None of them changes a query."""
 
-    since: datetime | None
-
-
-@dataclass(frozen=True)
-class NoteChecked:
-    """Store the destination's block in which the completed facts were read."""
+    columns: Mapping[str, object]
 
 
-@dataclass(frozen=True)
-class ShowPath:
-    """Show the remaining length of the path to the block. An empty unit means that the path is complete."""
+# A block whose path is complete becomes a checkpoint.
+PATH_IS_COMPLETE = Note({"path_left": 0, "is_checkpoint": True})
 
-    remaining: int
-    unit: str = ""
-    origin: int | None = None  # number of the block where a jump begins, if it needs one
+
+def note_path(remaining: int, unit: PathUnit, origin: int | None = None) -> Note:
+    """Store the remaining length of the path to the block, and the number of the block where a jump begins."""
+    return Note({"path_unit": unit, "path_left": remaining, "path_origin": origin})
+
+
+def note_checked(confirmed: Header) -> Note:
+    """Store the destination's confirmed block in which the completed facts were read."""
+    return Note({"checked_number": confirmed.number, "checked_hash": hex_data(confirmed.hash)})
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class ExtendPath:
     least_limit: int = 0
 
 
-Change = Complete | Reopen | MoveToBlock | Reject | TakeHeader | StoreProofs | NoteRefused | NoteChecked | ShowPath
+Change = Complete | Reopen | MoveToBlock | Reject | TakeHeader | StoreProofs | Note
 """An action that changes rows."""
 Sending = Prove | ProveTime | PreparePath | ExtendPath
 Action = Change | Sending
@@ -258,7 +258,7 @@ def gone(seen: Checked, completed: Gone) -> Decision:
         Reopen(completed.lacking_header, StepKind.HEADER_ACCUMULATED, reason),
         Reopen(completed.lacking_facts, StepKind.FACTS_PROVEN, reason),
     ]
-    return Decision(Continue(), [*reopened, NoteChecked()])
+    return Decision(Continue(), [*reopened, note_checked(seen.confirmed)])
 
 
 # --- Proofs of the source chain ---------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def unfetched(seen: Unfetched) -> Decision:
     A proof that is only withheld is waited for until the batch's deadline.
     """
     since = (seen.refused_since or seen.now) if seen.refused else None
-    actions: list[Action] = [] if since == seen.refused_since else [NoteRefused(since)]
+    actions: list[Action] = [] if since == seen.refused_since else [Note({"refused_since": since})]
     waiting = dict(seen.faults)
     lost = [pk for pk in seen.refused if pk not in seen.withheld]
     if lost and since is not None and seen.now - since >= _UNSERVED_PROOF_WAIT:
@@ -372,7 +372,7 @@ def _ready(seen: Observation, unproven: UnprovenFacts, completed: Sequence[Actio
         if trust is None or (trust.is_extending and not trust.may_jump) or trust.path_tries.is_over:
             return Decision(Continue(), [*completed, prove])
         return Decision(FindPath(trust.header, unproven.to_send_with_header), [*completed, prove])
-    arrived = [ShowPath(0)] if seen.path_left else []
+    arrived = [PATH_IS_COMPLETE] if seen.path_left else []
     sending = _sending(seen, unproven)
     return Decision(sending.then, [*arrived, *completed, *sending.actions])
 
@@ -404,7 +404,7 @@ def _hash_available(seen: Observation) -> Complete:
 def _completed(seen: Observation) -> Iterator[Action]:
     """Yield the steps that the registry's header and facts complete. A contradicted query completes none by facts."""
     if seen.root_is_confirmed:
-        yield ShowPath(0)
+        yield PATH_IS_COMPLETE
     yield _hash_available(seen)
     if seen.root_is_confirmed:
         # Header queries complete this step only when their facts are read.
@@ -531,11 +531,11 @@ def _is_extending(seen: Observation) -> bool:
 def _path_steps(seen: Observation, plan: Path) -> list[Action]:
     match plan:
         case Jump(origin=origin):
-            shown = ShowPath(1, PathUnit.JUMPS, origin.number if origin else None)
+            shown = note_path(1, PathUnit.JUMPS, origin.number if origin else None)
         case Hops(stops=stops):
-            shown = ShowPath(len(stops), PathUnit.HOPS)
+            shown = note_path(len(stops), PathUnit.HOPS)
         case Start():
-            shown = ShowPath(0, PathUnit.HOPS)
+            shown = note_path(0, PathUnit.HOPS)
     return [shown, _hash_available(seen)]
 
 

@@ -27,8 +27,13 @@ class Checked:
     number: int
     hash: bytes
     header: Header | None
-    is_behind: bool  # True if the node's confirmed head is below `number`
+    confirmed: Header  # the newest confirmed block
     poll_seconds: float
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether the node's confirmed head is below the block."""
+        return self.confirmed.number < self.number
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
             number=number,
             hash=bytes.fromhex(block.checked_hash[2:]),
             header=header,
-            is_behind=context.heads.confirmed.number < number,
+            confirmed=context.heads.confirmed,
             poll_seconds=context.poll_seconds,
         )
         for (block, number), header in zip(noted.items(), headers, strict=True)

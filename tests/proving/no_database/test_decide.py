@@ -134,7 +134,7 @@ WITH_HEADER = seen(TRUSTED, missing={BALANCE: [1], OF_HEADER: [2]}, header=OWN)
 WITH_TIME = seen(TRUSTED, missing={BALANCE: [1], OF_TIME: [3]}, trust=None)
 GOES_ON, TIME_MOVED = decide.Continue(), decide.FindTime(1005, [3])
 FIND_HEADER = decide.FindPath(OWN, {OF_HEADER: [2]})
-FIRST = ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"]
+FIRST = ["Note", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"]
 
 
 def again(code: str, seconds: float, **values: Any) -> decide.Requeue:
@@ -149,7 +149,7 @@ LACKED: dict[str, tuple[observation.Observation, object, list[str]]] = {
     "another root, but all is under way": (seen(ANOTHER_ROOT, queries={}, missing={}), GOES_ON, [BLOCK_HASH]),
     "one path at a time": (seen(UNVOUCHED, is_extending=True), FOR_PATH, []),
     "when the block ended is not known yet": (NO_NEXT, again("block_after", 3, block=7), []),
-    "the header's own facts need its hash": (OF_HEADER_ALONE, FIND_HEADER, ["ShowPath", BLOCK_HASH]),
+    "the header's own facts need its hash": (OF_HEADER_ALONE, FIND_HEADER, ["Note", BLOCK_HASH]),
     "what needs no hash goes first": (WITH_HEADER, FIND_HEADER, FIRST),
     "what needs no hash does not wait for the next block": (WITH_TIME, GOES_ON, FIRST),
     "the time is another block's now": (seen(OF_TIME_ALONE, header=header(timestamp=1005)), TIME_MOVED, [BLOCK_HASH]),
@@ -193,7 +193,7 @@ def test_only_missing_facts_are_sent_and_a_header_only_if_they_need_it():
 
 def test_a_path_that_has_arrived_has_nothing_left():
     for what in (TRUSTED, seen(NOTHING, path_left=2)):
-        assert decide.prove(what).actions[0] == decide.ShowPath(0)
+        assert decide.prove(what).actions[0] == decide.PATH_IS_COMPLETE
 
 
 def test_steps_name_the_transactions_that_completed_them():
@@ -220,7 +220,7 @@ def test_steps_name_the_transactions_that_completed_them():
 
 def test_a_path_waits_for_that_of_a_block_that_has_waited_longer():
     decision = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), HOPS, is_first=False)
-    assert decision == decide.Decision(FOR_PATH, [decide.ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE)])
+    assert decision == decide.Decision(FOR_PATH, [decide.note_path(2, PathUnit.HOPS), Complete([1], AVAILABLE)])
     not_yet = wait("no_finality", source=1)
     of_source = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), NotYet(not_yet))
     assert of_source == decide.Decision(decide.Requeue(not_yet, 3))
@@ -230,7 +230,7 @@ def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for
     start = Start(7, (("0xsource", b"attest"),), 36_000)
     prove = decide.Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, path=start)
     decision = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), start, is_first=False)
-    assert decision == decide.Decision(GOES_ON, [decide.ShowPath(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
+    assert decision == decide.Decision(GOES_ON, [decide.note_path(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
     # If the facts need the next block, the call is a path.
     find = decide.FindPath(NEXT, {BALANCE: [1]})
     assert decide.path(UNVOUCHED, find, start).actions[-1] == decide.ExtendPath(start, NEXT, {BALANCE: [1]})
@@ -238,7 +238,7 @@ def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for
 
 JUMP: HeaderParts = [b"the origin's header", BlockBranch(OLD_BLOCK, b"the branch")]
 BY_JUMP = Jump(header(100), parts=JUMP)
-SHOWN: list[decide.Action] = [decide.ShowPath(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE)]
+SHOWN: list[decide.Action] = [decide.note_path(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE)]
 
 
 def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
@@ -253,7 +253,7 @@ def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
         assert alone.actions[-1] == replace(prove, is_alone=True)
     # A jump from constants has no origin.
     constant = decide.path(UNVOUCHED, find, Jump(parts=JUMP[1:]))
-    assert constant.actions[0] == decide.ShowPath(1, PathUnit.JUMPS, None)
+    assert constant.actions[0] == decide.note_path(1, PathUnit.JUMPS, None)
 
 
 def test_a_jump_to_the_block_after_is_a_path():
@@ -276,18 +276,18 @@ def test_a_time_that_no_later_block_has_or_its_own_contradicts():
         assert isinstance(decided(observation.BlockOfTime(has_later=True, number=number)).then, decide.Fail)
 
 
-CHECKED = observation.Checked(2, 50, HASH, header(50), False, 0.5)
+CHECKED = observation.Checked(2, 50, HASH, header(50), header(60), 0.5)
 
 
 def test_a_destination_that_was_reorganised():
     there = cast("Header", SimpleNamespace(hash=HASH))
     assert decide.checked(replace(CHECKED, header=there)) == decide.Decision(GOES_ON)
-    for behind in (replace(CHECKED, header=None), replace(CHECKED, header=there, is_behind=True)):
+    for behind in (replace(CHECKED, header=None), replace(CHECKED, header=there, confirmed=header(49))):
         assert decide.checked(behind) == decide.Decision(again("node_behind", 0.5, chain=2, block=50))
     gone = observation.Gone([1], [2])
     reason = "The destination chain was reorganised: block 50 is another one now."
     reopened = [decide.Reopen([1], HEADER, reason), decide.Reopen([2], ACCOUNT, reason)]
-    assert decide.gone(CHECKED, gone).actions == [*reopened, decide.NoteChecked()]
+    assert decide.gone(CHECKED, gone).actions == [*reopened, decide.note_checked(header(60))]
     assert decide.gone(CHECKED, replace(gone, contradiction=LIE)) == decide.Decision(decide.Fail(LIE))
 
 
@@ -317,7 +317,11 @@ REJECTED = decide.Reject([4], RejectionCode.PROOF_UNAVAILABLE, UNUSABLE, retryab
         (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), decide.Fail(REFUSED_YET, (4,)), []),
         (replace(REFUSED, refused_since=NOW - timedelta(minutes=10)), decide.Continue(), [REJECTED]),
         (replace(REFUSED, withheld=[4], refused_since=NOW - timedelta(hours=9)), decide.Fail(PRUNED, (4,)), []),
-        (replace(REFUSED, refused=[], refused_since=NOW), decide.Fail(PRUNED, (4,)), [decide.NoteRefused(None)]),
+        (
+            replace(REFUSED, refused=[], refused_since=NOW),
+            decide.Fail(PRUNED, (4,)),
+            [decide.Note({"refused_since": None})],
+        ),
     ],
 )
 def test_refused_proofs_are_asked_for_again_for_ten_minutes_and_then_rejected(what, then, actions):
