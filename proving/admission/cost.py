@@ -67,7 +67,7 @@ class SourceEstimate:
     no_path: TooFar | NotYet | StatesRefused | None = None  # why no path leads to a block by the deadline
     cost: Cost | None = None  # None if it isn't known
     parts: Mapping[CostPart, PartEstimate] = field(default_factory=dict)
-    estimate: GasEstimate = field(default_factory=GasEstimate)
+    estimate: GasEstimate | None = None  # None if the cost isn't known
     slot: StoredOrShown | None = None  # None if no slot is missing
     base_fee: int = 0  # the destination's, in wei per gas, which the cost depends on
     jumps: int = 0  # number of blocks that the beacon chain reaches
@@ -147,15 +147,14 @@ def _estimates(
             estimates.append(_unknown(told.source.id, error))
     _compare_rejecting(told, estimates)
     told.connection.check_time()
-    sizes = [(known.estimate.size.bound, known.estimate.gas.bound) for known in estimates]
+    known_gas = {place: known.estimate for place, known in enumerate(estimates) if known.estimate}
+    sizes = [(of_batch.size.bound, of_batch.gas.bound) for of_batch in known_gas.values()]
     data = rollups.data_costs(told.connection.destination_rpc, sizes)
     assert told.fees
-    return [
-        replace(known, cost=_cost(known.estimate, told.fees, data_cost), base_fee=told.fees.base_fee)
-        if known.cost
-        else known
-        for known, data_cost in zip(estimates, data, strict=True)
-    ]
+    for (place, of_batch), data_cost in zip(known_gas.items(), data, strict=True):
+        cost = _cost(of_batch, told.fees, data_cost)
+        estimates[place] = replace(estimates[place], cost=cost, base_fee=told.fees.base_fee)
+    return estimates
 
 
 def _compare_rejecting(told: SourceAnswers, estimates: Sequence[SourceEstimate]) -> None:
@@ -169,10 +168,7 @@ def _compare_rejecting(told: SourceAnswers, estimates: Sequence[SourceEstimate])
 
 
 def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime) -> SourceEstimate:
-    """Estimate one batch. Its cost is zero until the caller sets it. If it can't be known, it is None.
-
-    Raises `NodeUnavailable`, `RpcRefused`.
-    """
+    """Estimate one batch. The caller adds the cost if it can be known. Raises `NodeUnavailable`, `RpcRefused`."""
     if selected.fault:
         raise selected.fault
     if selected.is_unread:
@@ -197,7 +193,7 @@ def _estimated(told: SourceAnswers, selected: SelectedBlocks, deadline: datetime
     slot = None
     if slots and (missing := slots.count - slots.in_registry):
         slot = StoredOrShown.of(selected.sample.storage, slots.gas.expected / missing, prices)
-    return replace(known, cost=Cost(), parts=parts, estimate=estimate, slot=slot)
+    return replace(known, parts=parts, estimate=estimate, slot=slot)
 
 
 def _with_starts(connection: OpenConnection, paths: Paths, blocks: int) -> Paths:

@@ -36,12 +36,12 @@ class BatchEstimate:
 
     @property
     def transactions(self) -> int:
-        return sum(source.estimate.transactions for source in self.sources)
+        return sum(source.estimate.transactions for source in self.sources if source.estimate)
 
     @property
     def blocks_to_done(self) -> int:
         """Return the number of destination blocks until the batch is done, counted from when all its blocks exist."""
-        rows = max((source.estimate.in_a_row for source in self.sources), default=0)
+        rows = max((source.estimate.in_a_row for source in self.sources if source.estimate), default=0)
         return rows + self.confirming_blocks if rows else 0
 
     @property

@@ -29,6 +29,7 @@ from chains.nodes.node_errors import ChainError, ImplausibleGas, Reverted, RpcRe
 from chains.nodes.questions import BlockIdentifier
 from chains.nodes.rpc import FEE_QUESTIONS, RpcClient, result
 from chains.prices import GasPrices, Load
+from chains.rollups import DataCost
 from chains.tries.header import Header
 from config.configured_chains import get_rpc
 from config.database import statements
@@ -198,28 +199,16 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> _Simulation:
     balances, nonces = (dict(zip(addresses, part, strict=True)) for part in chunks(numbers, len(addresses)))
     prices = destination_prices.of(rpc, head)
     limits = _limits(rpc, prices, needs, [*zip(estimates[::2], estimates[1::2], strict=True)])
-    data = rollups.data_costs(
-        rpc,
+    possible = {place: limit for place, limit in enumerate(limits) if isinstance(limit, GasLimit)}
+    data = rollups.data_costs(rpc, [(len(intents[place].data), limit.gas) for place, limit in possible.items()])
+    costs = dict(zip(possible, data, strict=True))
+    sized = iter(
         [
-            (len(intent.data), limit.gas)
-            for intent, limit in zip(intents, limits, strict=True)
-            if isinstance(limit, GasLimit)
-        ],
+            _sized(intent, limit, costs[place]) if isinstance(limit, GasLimit) else limit
+            for place, (intent, limit) in enumerate(zip(intents, limits, strict=True))
+        ]
     )
-    costs, remaining = iter(data), iter(limits)
-    simulated: list[Order | Unsent | ChainError] = []
-    for order in orders:
-        sized: list[Intent] = []
-        refused: Unsent | ChainError | None = None
-        # The order's intents come first, so that no limit of the next order is taken.
-        for intent, limit in zip(order.intents, remaining, strict=False):
-            if not isinstance(limit, GasLimit):
-                refused = refused or limit
-                continue
-            sized.append(replace(intent, gas_limit=limit.gas, own_limit=limit.own, data_fee=next(costs).wei))
-            if (size := len(intent.data)) > _MOST_DATA:
-                refused = refused or Unsent(wait("data_too_long", size=size, most=_MOST_DATA))
-        simulated.append(refused or _raised(order, sized, prices))
+    simulated = [_raised(order, list(itertools.islice(sized, len(order.intents))), prices) for order in orders]
     sized_intents = [intent for order in simulated if isinstance(order, Order) for intent in order.intents]
     cost = sum(intent.cost(fees.least) for intent in sized_intents)
     state = _ChainState(fees, balances, nonces)
@@ -246,8 +235,22 @@ def _limits(
     return [Unsent(limit) if isinstance(limit, WaitReason) else limit for limit in explained]
 
 
-def _raised(order: Order, sized: Sequence[Intent], prices: GasPrices) -> Order | Unsent:
-    """Return the order with these intents. Their gas limits are raised in proportion to the order's least limit."""
+def _sized(intent: Intent, limit: GasLimit, cost: DataCost) -> Intent | Unsent:
+    if (size := len(intent.data)) > _MOST_DATA:
+        return Unsent(wait("data_too_long", size=size, most=_MOST_DATA))
+    return replace(intent, gas_limit=limit.gas, own_limit=limit.own, data_fee=cost.wei)
+
+
+def _raised(
+    order: Order, outcomes: Sequence[Intent | Unsent | ChainError], prices: GasPrices
+) -> Order | Unsent | ChainError:
+    """Return the order with these intents, or why one of them can't be sent.
+
+    The intents' gas limits are raised in proportion to the order's least limit.
+    """
+    sized = [outcome for outcome in outcomes if isinstance(outcome, Intent)]
+    if refused := next((outcome for outcome in outcomes if not isinstance(outcome, Intent)), None):
+        return refused
     if not order.least_limit:
         return replace(order, intents=sized)
     highest = max(intent.gas_limit for intent in sized)

@@ -206,15 +206,13 @@ def _monitor(
                 is_doubtful = tx.was_taken and not comparison.is_of_several
                 doubtful += tx.state == TransactionState.DISPLACED and is_doubtful
             elif _is_open(tx, used):
-                _write(lane, signer, changes)
-                changes = []
+                _write_all(lane, signer, changes)
                 is_pending = tx.state == TransactionState.PENDING
                 prices = destination_prices.of(rpc, heads.latest)
                 push(chain, rpc, lane, tx, prices, may_raise=lowest_open and is_pending)
                 lowest_open = lowest_open and not is_pending
     if doubtful or any(tx.state == TransactionState.PENDING for tx in watched):
-        _write(lane, signer, changes)
-        changes = []
+        _write_all(lane, signer, changes)
     _stop_where_doubtful(signer, doubtful)
     mended = _mend_nonces(chain, rpc, lane, signer, watched, latest=heads.latest, used=used)
     nonce_fault = mended or comparison.nonce_fault
@@ -564,6 +562,12 @@ def _write(
     if changes or and_then:
         behind = Signer.objects.filter(pk=signer.pk)
         lane.write(partial(_write_now, signer, changes, and_then), behind, is_last=is_last)
+
+
+def _write_all(lane: HeldLane, signer: Signer, changes: list[_Change]) -> None:
+    """Write the changes and empty the list, so that the next write doesn't repeat them."""
+    _write(lane, signer, changes)
+    changes.clear()
 
 
 def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[], None] | None) -> None:
