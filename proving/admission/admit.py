@@ -9,7 +9,6 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -28,6 +27,7 @@ from proving.admission import admission_checks, answers, cost
 from proving.admission.admission_checks import SpendingAccount
 from proving.admission.cost import SourceEstimate
 from proving.working import counters, heads, lanes
+from proving.working.ends import OUTCOMES, Done, End, Fails, Waits
 from proving.working.lanes import HeldLane
 from queries import batch_states, submission, waits
 from queries.columns import AdmissionRejection, RejectionCode
@@ -57,22 +57,9 @@ _SLOW_CODES = frozenset(
         RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
     }
 )
-_UNUSABLE = timedelta(seconds=10)
+_UNUSABLE_SECONDS = 10
 _LONGEST_PAUSE_SECONDS = 60
 _BLOCKS_PER_STATEMENT = 500
-
-
-@dataclass(frozen=True)
-class _End:
-    """The result of a turn for one batch. If it has reasons but no pause, the turn failed and pauses grow."""
-
-    reasons: tuple[WaitReason, ...] = ()
-    pause: timedelta | None = None
-    code: str = ""
-    """The code by which it is rejected once enough checks in a row would reject it."""
-
-
-_DONE = _End()
 
 
 def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
@@ -85,18 +72,16 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
 
     def work(batches: Sequence[Batch]) -> None:
         began = time.monotonic()
-        ends: dict[str, _End] = {}
+        ends: dict[str, End] = {}
         for some in _without_transactions_first([each for each in batches if each.status == BatchStatus.RECEIVED]):
             ends |= _admit(lane, some)
         ends |= _find_blocks(lane, [batch for batch in batches if batch.pk not in ends])
         _give_back(lane, claim, batches, ends)
         for batch in batches:
-            end = ends.get(batch.pk, _DONE)
-            counters.note_job_run("batch", "done" if end == _DONE else "waits" if end.pause else "fails", began)
+            counters.note_job_run("batch", OUTCOMES[type(ends.get(batch.pk, Done()))], began)
 
     def give_up(batch: Batch) -> None:
-        fault = _End((wait("internal_error"),))
-        _give_back(lane, claim, [batch], {batch.pk: fault})
+        _give_back(lane, claim, [batch], {batch.pk: Fails(wait("internal_error"))})
         counters.note_job_run("batch", "defect", time.monotonic())
 
     return lanes.work_on(lane, claim, claim.rows, work, give_up) if claim.rows else 0
@@ -111,26 +96,34 @@ def _without_transactions_first(batches: Sequence[Batch]) -> Iterator[list[Batch
             yield some
 
 
-def _give_back(lane: HeldLane, claim: Claim[Batch], batches: Sequence[Batch], ends: Mapping[str, _End]) -> None:
+def _give_back(lane: HeldLane, claim: Claim[Batch], batches: Sequence[Batch], ends: Mapping[str, End]) -> None:
     """Make batches due again while they wait."""
-    alike: dict[tuple[_End, int, int], list[Batch]] = defaultdict(list)
+    # Batches with the same end and the same counts are written by one statement.
+    alike: dict[tuple[End, int, int], list[Batch]] = defaultdict(list)
     for batch in batches:
-        end = ends.get(batch.pk, _DONE)
-        failures = batch.attempts + 1 if end != _DONE and end.pause is None else 0
-        alike[end, failures, batch.rejecting_checks + 1 if end.code else 0].append(batch)
+        end = ends.get(batch.pk, Done())
+        attempts = batch.attempts + 1 if isinstance(end, Fails) else 0
+        rejecting_checks = batch.rejecting_checks + 1 if isinstance(end, Fails) and end.code else 0
+        alike[end, attempts, rejecting_checks].append(batch)
 
     def write() -> None:
         if len(batches) > 1:
             # The statements below lock batches in the order of their ends.
             statements.lock(Batch.objects.filter(pk__in=[batch.pk for batch in batches]))
-        for (end, failures, rejecting), some in alike.items():
+        for (end, attempts, rejecting_checks), some in alike.items():
+            pause: timedelta | None = None
+            match end:
+                case Waits():
+                    pause = timedelta(seconds=end.seconds)
+                case Fails():
+                    pause = due_rows.backoff((rejecting_checks or attempts) - 1)
             claim.end(
                 some,
-                due_rows.backoff((rejecting or failures) - 1) if failures else end.pause,
-                attempts=failures,
-                rejecting_checks=rejecting,
-                rejection_code=end.code,
-                wait=waits.joined(end.reasons),
+                pause,
+                attempts=attempts,
+                rejecting_checks=rejecting_checks,
+                rejection_code=end.code if isinstance(end, Fails) else "",
+                wait=None if isinstance(end, Done) else end.reason,
                 looked_at=Now(),
             )
 
@@ -140,7 +133,7 @@ def _give_back(lane: HeldLane, claim: Claim[Batch], batches: Sequence[Batch], en
 # --- The decision, when all sources have answered ---------------------------------------------------------------------
 
 
-def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
+def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, End]:
     """Accept or reject batches of one destination. Return the ends of all but accepted ones that name later times."""
     accounts = _spending_accounts(batches) if batches else {}
     batches = [batch for batch in batches if not _is_hopeless(lane, batch, accounts[batch.pk])]
@@ -201,18 +194,20 @@ def _differences(account: SpendingAccount | None, estimates: Sequence[SourceEsti
     return [NodeUnavailable(sentence) for sentence in sentences if sentence]
 
 
-def _unanswered(batch: Batch, account: SpendingAccount | None, estimates: Sequence[SourceEstimate]) -> _End | None:
+def _unanswered(
+    batch: Batch, account: SpendingAccount | None, estimates: Sequence[SourceEstimate]
+) -> Waits | Fails | None:
     """Return the waits for source chains that haven't answered. None if all have answered."""
     faults = [source.fault for source in estimates if source.fault] or _differences(account, estimates)
-    if faults:
+    if reason := waits.joined(map(waits.fault, faults)):
         logger.warning("chain %d: batch %s waits: %s", batch.destination_chain_id, batch.pk, faults[0].for_operators)
-        return _End(tuple(map(waits.fault, faults)))
+        return Fails(reason)
     lacking = [source for source in estimates if not source.selected]
-    pause = timedelta() if all(source.is_unread for source in lacking) else _UNUSABLE
-    return _End(tuple(reason for source in lacking for reason in source.waits), pause) if lacking else None
+    seconds = 0 if all(source.is_unread for source in lacking) else _UNUSABLE_SECONDS
+    return Waits(waits.joined(reason for source in lacking for reason in source.waits), seconds) if lacking else None
 
 
-def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, _End]:
+def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, End]:
     """Store the decisions in the caller's database transaction. Return the ends, as `_admit` does."""
     destination = get_chains().chain(next(iter(estimates)).destination_chain_id)
     blocks = _selected_blocks(destination.id, [source for sources in estimates.values() for source in sources])
@@ -224,7 +219,7 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
     locking = batches.select_related("user").order_by("pk").select_for_update(no_key=True, of=("self",))
     stored = {batch.pk: batch for batch in locking}
     used = _used({row.user_id for row in stored.values()}, destination)
-    ends: dict[str, _End] = {}
+    ends: dict[str, End] = {}
     admitted: list[Batch] = []
     for batch, sources in ((stored[row.pk], sources) for row, sources in estimates.items() if row.pk in stored):
         account = _spending_account(batch, destination, used[batch.user_id])
@@ -238,20 +233,20 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
         batch.estimated_gas, batch.estimated_wei = total.gas.bound, total.wei.bound
         admitted.append(batch)
         if all(source.selected and not source.selected.times for source in sources):
-            ends[batch.pk] = _DONE
+            ends[batch.pk] = Done()
     if admitted:
         batch_states.admit(admitted)
         _wake_blocks(admitted)
     return ends
 
 
-def _doubt(batch: Batch, rejection: AdmissionRejection) -> _End:
+def _doubt(batch: Batch, rejection: AdmissionRejection) -> Fails | Done:
     """Reject a batch after one certain check, or enough consecutive ones. Until then, schedule another check."""
     if not _is_sure(batch, rejection) and batch.rejecting_checks + 1 < (most := _most_checks(rejection.reason)):
         soon = "rejected_in_a_minute" if most == _REJECTING_CHECKS else "rejected_in_half_a_minute"
-        return _End((wait(soon, reason=rejection.reason),), code=rejection.code)
+        return Fails(wait(soon, reason=rejection.reason), code=rejection.code)
     _reject(batch, rejection)
-    return _DONE
+    return Done()
 
 
 def _is_sure(batch: Batch, rejection: AdmissionRejection) -> bool:
@@ -338,34 +333,34 @@ def _due_by_user() -> Counter[int]:
 # --- Times in the future ----------------------------------------------------------------------------------------------
 
 
-def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
+def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, End]:
     """Find the blocks of times in accepted batches. Return the waits of batches that still lack a block."""
     lacking = Query.objects.filter(batch__in=batches, batch__status__in=ADMITTED_STATUSES, block=None)
     estimates = cost.ask_sources(batches, _with_numbers(lacking), with_costs=False)
-    ends: dict[str, _End] = {}
+    ends: dict[str, End] = {}
     for batch in batches:
         sources = estimates.get(batch.pk, ())
         if any(source.blocks for source in sources):
             lane.write(partial(_take_blocks, batch, sources))
         if unselected := [end for source in sources if (end := _unselected(batch, source))]:
-            pauses = [end.pause for end in unselected if end.pause is not None]
-            reasons = tuple(reason for end in unselected for reason in end.reasons)
-            ends[batch.pk] = _End(reasons, min(pauses, default=None))
+            reason = waits.joined(part for end in unselected if end.reason for part in end.reason.parts)
+            pauses = [end.seconds for end in unselected if isinstance(end, Waits)]
+            ends[batch.pk] = Fails(reason) if reason and not pauses else Waits(reason, min(pauses))
     return ends
 
 
-def _unselected(batch: Batch, source: SourceEstimate) -> _End | None:
+def _unselected(batch: Batch, source: SourceEstimate) -> Waits | Fails | None:
     """Return the waits for a batch's blocks on one source chain. None if all of them are known."""
     if (selected := source.selected) is None:
         return _unanswered(batch, None, [source])
     if rejection := next(admission_checks.rejections(None, [source]), None):
         # Admission accepted the batch earlier, so this node must lag or belong to another chain.
-        return _End((wait("node_doubted", reason=rejection.reason),))
+        return Fails(wait("node_doubted", reason=rejection.reason))
     if not selected.times:
         return None
     seconds = min(min(selected.times) - selected.head.timestamp, _LONGEST_PAUSE_SECONDS)
-    pause = timedelta(seconds=max(heads.poll_seconds(selected.source), seconds))
-    return _End((answers.time_to_come(source.source, selected.times),), pause)
+    pause = max(heads.poll_seconds(selected.source), seconds)
+    return Waits(answers.time_to_come(source.source, selected.times), pause)
 
 
 def _take_blocks(batch: Batch, sources: Sequence[SourceEstimate]) -> None:

@@ -30,7 +30,6 @@ from proving.paths.planning import Path
 from proving.reconcile.decide import (
     Change,
     ExtendPath,
-    Fail,
     MoveToBlock,
     Note,
     PreparePath,
@@ -38,7 +37,6 @@ from proving.reconcile.decide import (
     ProveTime,
     Reject,
     Reopen,
-    Requeue,
     Sending,
     StoreProofs,
     TakeHeader,
@@ -51,6 +49,7 @@ from proving.sending import orders
 from proving.sending.signers import Unsent
 from proving.working import counters
 from proving.working.counters import ChainEvent
+from proving.working.ends import Fails, Waits
 from queries import batch_states, submission, waits
 from queries.batch_states import Complete
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, QueryKind, StepKind
@@ -276,7 +275,7 @@ def _noted(block: Block, change: Note) -> dict[str, object]:
 # --- Sending ----------------------------------------------------------------------------------------------------------
 
 
-def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]]) -> dict[int, Requeue | Fail]:
+def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]]) -> dict[int, Waits | Fails]:
     """Carry out actions that send, for queries whose batches can pay now. Other batches don't delay them.
 
     Return, by block id, why something wasn't sent.
@@ -286,7 +285,7 @@ def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]])
     # A stop only prevents sending. Blocks are still observed, because earlier transactions may be mined or rolled back.
     if stopped := stops.why_stopped(context.destination_rpc.chain.id, source=context.connection.config.source_id):
         return dict.fromkeys(actions, _postponed(context, stopped))
-    why_not: dict[int, Requeue | Fail] = {}
+    why_not: dict[int, Waits | Fails] = {}
     # Nodes may take long again to simulate what has failed before. That must not delay the others.
     for has_failed in (False, True):
         sendings = [(block, action) for block, action in actions.values() if (block.attempts > 0) is has_failed]
@@ -294,7 +293,7 @@ def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]])
     return why_not
 
 
-def _send(context: WorkContext, sendings: list[tuple[Block, Sending]], why_not: dict[int, Requeue | Fail]) -> None:
+def _send(context: WorkContext, sendings: list[tuple[Block, Sending]], why_not: dict[int, Waits | Fails]) -> None:
     """Carry out actions. Add to `why_not`, by block id, why something wasn't sent."""
     while sendings:
         proofs = packs.proofs_of({block.pk: action.missing for block, action in sendings if isinstance(action, Prove)})
@@ -303,7 +302,7 @@ def _send(context: WorkContext, sendings: list[tuple[Block, Sending]], why_not: 
             try:
                 sent.append((block, action, _order(context, block, action, proofs)))
             except ChainError as error:
-                why_not[block.pk] = Fail(waits.fault(error))
+                why_not[block.pk] = Fails(waits.fault(error))
         outcomes = orders.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in sent])
         sendings = []
         for (block, action, _), outcome in zip(sent, outcomes, strict=True):
@@ -404,20 +403,20 @@ def _note_path(context: WorkContext, path: Path, part: PathPart) -> None:
         checkpoints.note_origin(context.registry.row_id, path.origin)
 
 
-def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Requeue | Fail:
+def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Waits | Fails:
     match outcome:
         case Unsent(why):
-            return Requeue(why, context.poll_seconds) if outcome.is_brief else _postponed(context, why)
+            return Waits(why, context.poll_seconds) if outcome.is_brief else _postponed(context, why)
         case Reverted():
             reason = revert_reason(outcome.data)
             if reason.name not in OUTDATED:
-                return Fail(wait("proof_not_accepted", revert=str(reason)))
+                return Fails(wait("proof_not_accepted", revert=str(reason)))
             # The next turn decides again.
             refused = wait("header_not_accepted", chain=context.destination_rpc.chain.id)
-            return Requeue(refused, context.poll_seconds)
+            return Waits(refused, context.poll_seconds)
         case ChainError():
-            return Fail(waits.fault(outcome))
+            return Fails(waits.fault(outcome))
 
 
-def _postponed(context: WorkContext, reason: WaitReason) -> Requeue:
-    return Requeue(reason, max(10, context.destination_rpc.chain.block_seconds))
+def _postponed(context: WorkContext, reason: WaitReason) -> Waits:
+    return Waits(reason, max(10, context.destination_rpc.chain.block_seconds))

@@ -27,6 +27,7 @@ from proving.reconcile.observation import (
 from proving.reconcile.proofs import Fetched
 from proving.sources import NotYet, Preparation, Start
 from proving.working import heads
+from proving.working.ends import Done, End, Fails, Waits
 from queries.batch_states import Complete
 from queries.columns import LASTING_REASONS, PASSING_CODES, HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind
@@ -173,29 +174,6 @@ Action = Change | Sending
 
 
 @dataclass(frozen=True)
-class Requeue:
-    """Reconcile again after some seconds, because nothing more can be done now. The reason is None if all is well."""
-
-    reason: WaitReason | None
-    seconds: float
-    for_path: bool = False  # True if it waits for a path, for this block or for another
-
-
-@dataclass(frozen=True)
-class Fail:
-    """Count the attempt as failed. Repeat it with growing pauses."""
-
-    reason: WaitReason
-    queries: Collection[int] | None = None  # ids of the affected queries; None means all of the block
-    for_path: bool = False  # True if no path to the block can be made now
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Nothing can change any more, so the block isn't due again."""
-
-
-@dataclass(frozen=True)
 class Continue:
     """Continue with the next stage of the turn."""
 
@@ -221,9 +199,6 @@ class FindTime:
     queries: Collection[int]
 
 
-End = Requeue | Fail | Settled
-
-
 @dataclass(frozen=True)
 class Decision:
     """The actions in order, and the end or the next stage after them."""
@@ -244,7 +219,7 @@ def checked(seen: Checked) -> Decision:
     if seen.header is None or seen.is_behind:
         # A lower head comes from a node that lags. Only another block at the same height shows a reorg.
         return Decision(
-            Requeue(wait("node_behind", chain=seen.destination, block=seen.number), seen.poll_seconds),
+            Waits(wait("node_behind", chain=seen.destination, block=seen.number), seen.poll_seconds),
         )
     return Decision(Continue() if seen.header.hash == seen.hash else FindWhatIsGone())
 
@@ -253,7 +228,7 @@ def gone(seen: Checked, completed: Gone) -> Decision:
     """Reopen queries whose facts the registry has lost in a reorg of the destination."""
     reason = f"The destination chain was reorganised: block {seen.number} is another one now."
     if completed.contradiction:
-        return Decision(Fail(completed.contradiction))
+        return Decision(Fails(completed.contradiction))
     reopened = [
         Reopen(completed.lacking_header, StepKind.HEADER_ACCUMULATED, reason),
         Reopen(completed.lacking_facts, StepKind.FACTS_PROVEN, reason),
@@ -267,11 +242,11 @@ def gone(seen: Checked, completed: Gone) -> Decision:
 def source_block(seen: SourceBlock) -> Decision:
     """Store the source chain's header, or wait for the block."""
     if seen.header is None and seen.number <= seen.head:
-        return Decision(Fail(wait("source_without_block", chain=seen.source, block=seen.number)))
+        return Decision(Fails(wait("source_without_block", chain=seen.source, block=seen.number)))
     if seen.header is None:
         # The block is requested again when it should exist.
         seconds = max(seen.poll_seconds, min(seen.seconds, _LONGEST_PAUSE))
-        return Decision(Requeue(heads.not_there_yet(seen.source, seen.number, seen.head), seconds))
+        return Decision(Waits(heads.not_there_yet(seen.source, seen.number, seen.head), seconds))
     is_stored = seen.stored_hash == hex_data(seen.header.hash)
     return Decision(Continue(), [] if is_stored else [TakeHeader(seen.header)])
 
@@ -300,7 +275,7 @@ def unfetched(seen: Unfetched) -> Decision:
     fault = next(iter(waiting.values()))
     if waiting.keys() & set(lost):
         fault = wait("rejected_in_ten_minutes", reason=waiting[lost[0]])
-    return Decision(Fail(fault, tuple(waiting)), actions)
+    return Decision(Fails(fault, tuple(waiting)), actions)
 
 
 # --- Facts of the registry --------------------------------------------------------------------------------------------
@@ -317,15 +292,15 @@ def prove(seen: Observation) -> Decision:
         return decision
     queries = {pk for attempt in given_up for asking in attempt.missing.values() for pk in asking}
     tries = given_up[-1].tries
-    return replace(decision, then=Fail(wait("reverted", count=tries.count, reason=tries.last), tuple(sorted(queries))))
+    return replace(decision, then=Fails(wait("reverted", count=tries.count, reason=tries.last), tuple(sorted(queries))))
 
 
 def _prove(seen: Observation) -> Decision:
     if not seen.root_is_confirmed and seen.queries and any(seen.view.state_root):
-        return Decision(Requeue(wait("other_state_root", block=seen.number), seen.poll_seconds))
+        return Decision(Waits(wait("other_state_root", block=seen.number), seen.poll_seconds))
     completed = list(_completed(seen))
     if seen.contradiction:
-        return Decision(Fail(seen.contradiction), completed)
+        return Decision(Fails(seen.contradiction), completed)
     unproven = seen.unproven
     if unproven is None or not unproven.to_send:
         return _moved(seen, completed) or Decision(Continue(), completed)
@@ -377,17 +352,17 @@ def _ready(seen: Observation, unproven: UnprovenFacts, completed: Sequence[Actio
     return Decision(sending.then, [*arrived, *completed, *sending.actions])
 
 
-def _held_back(seen: Observation, unproven: UnprovenFacts, *, needs_path: bool) -> Requeue | Fail | None:
+def _held_back(seen: Observation, unproven: UnprovenFacts, *, needs_path: bool) -> Waits | Fails | None:
     """Return why no missing fact may be proven now. None if some may."""
     trust = unproven.trust
     if needs_path and trust is None:
-        return Requeue(wait("block_after", block=seen.number), seen.source_poll_seconds)
+        return Waits(wait("block_after", block=seen.number), seen.source_poll_seconds)
     if needs_path and trust and trust.is_extending and not trust.may_jump:
         return wait_for_path(seen)
     if needs_path and trust and trust.path_tries.is_over:
-        return Fail(wait("path_reverted", count=trust.path_tries.count, reason=trust.path_tries.last))
+        return Fails(wait("path_reverted", count=trust.path_tries.count, reason=trust.path_tries.last))
     if unproven.is_accumulating and not unproven.root_is_known:
-        return Requeue(wait("header"), seen.poll_seconds)
+        return Waits(wait("header"), seen.poll_seconds)
     return None
 
 
@@ -441,7 +416,7 @@ def _sending(seen: Observation, unproven: UnprovenFacts) -> Decision:
         if not _is_between(timestamp, seen, following):
             return Decision(FindTime(timestamp, queries))
     if following.parent_hash != seen.hash:
-        return Decision(Requeue(wait("reorganised"), seen.source_poll_seconds))
+        return Decision(Waits(wait("reorganised"), seen.source_poll_seconds))
     timed = {pk for queries in times.values() for pk in queries}
     others = {fact: [pk for pk in queries if pk not in timed] for fact, queries in missing.items()}
     others = {fact: queries for fact, queries in others.items() if queries}
@@ -486,11 +461,11 @@ def time(seen: Observation, step: FindTime, block: BlockOfTime) -> Decision:
     """Move the queries of a time to its new block after a reorg."""
     if not block.has_later:
         none_later = wait("no_later_block", chain=seen.source, time=step.timestamp)
-        return Decision(Requeue(none_later, seen.source_poll_seconds))
+        return Decision(Waits(none_later, seen.source_poll_seconds))
     if block.number is None or block.number == seen.number:
-        return Decision(Fail(wait("time_contradicted", time=step.timestamp, block=seen.number)))
+        return Decision(Fails(wait("time_contradicted", time=step.timestamp, block=seen.number)))
     reason = wait("time_moved", time=step.timestamp, block=block.number)
-    return Decision(Requeue(reason, 0), [MoveToBlock(step.queries, block.number, str(reason))])
+    return Decision(Waits(reason, 0), [MoveToBlock(step.queries, block.number, str(reason))])
 
 
 # --- The path to the block --------------------------------------------------------------------------------------------
@@ -512,12 +487,12 @@ def path(
             return Decision(wait_for_path(seen), [*_path_steps(seen, plan), *extend])
         case Preparation():
             prepare = PreparePath(plan, queries, _path_tries(seen).least_limit)
-            return Decision(Requeue(wait("recording"), seen.poll_seconds), [prepare])
+            return Decision(Waits(wait("recording"), seen.poll_seconds), [prepare])
         case NotYet():
-            return Decision(Requeue(plan.reason, max(seen.poll_seconds, seen.source_poll_seconds)))
+            return Decision(Waits(plan.reason, max(seen.poll_seconds, seen.source_poll_seconds)))
         case TooFar():
             # Admission found a path. A node that lags or belongs to another chain may hide it temporarily.
-            return Decision(Fail(wait("node_doubted", reason=plan.reason)))
+            return Decision(Fails(wait("node_doubted", reason=plan.reason)))
 
 
 def _path_tries(seen: Observation) -> Tries:
@@ -546,9 +521,9 @@ def _prove_by(seen: Observation, step: FindPath, plan: Path) -> Prove:
     return replace(proof, is_alone=seen.unproven.tries.count > 0 or isinstance(plan, Start), path=plan)
 
 
-def wait_for_path(seen: Observation) -> Requeue:
+def wait_for_path(seen: Observation) -> Waits:
     """Wait until the registry trusts further blocks. Only one transaction at a time extends its trust."""
-    return Requeue(wait("path"), seen.poll_seconds, for_path=True)
+    return Waits(wait("path"), seen.poll_seconds, for_path=True)
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------
@@ -557,11 +532,11 @@ def wait_for_path(seen: Observation) -> Requeue:
 def end(seen: BlockState) -> End:
     """Decide when to reconcile again, at the end of a turn."""
     if seen.is_left_to_others and not seen.is_under_way:
-        return Requeue(None, _PAUSE_FOR_OTHERS)
+        return Waits(None, _PAUSE_FOR_OTHERS)
     if seen.is_open:
         # The transaction monitor wakes the block when the transaction's state changes.
-        return Requeue(seen.waits_for, seen.poll_seconds * (_TENDED_POLLS if seen.is_under_way else 1))
+        return Waits(seen.waits_for, seen.poll_seconds * (_TENDED_POLLS if seen.is_under_way else 1))
     # All queries are done or rejected. A reorg of the destination may still remove their facts.
     if seen.checked_number is None or seen.checked_number <= seen.final:
-        return Settled()
-    return Requeue(None, max(2, (seen.checked_number - seen.final) / 4) * seen.block_seconds)
+        return Done()
+    return Waits(None, max(2, (seen.checked_number - seen.final) / 4) * seen.block_seconds)

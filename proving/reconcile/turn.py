@@ -33,13 +33,9 @@ from proving.reconcile import apply, decide, observe, proofs
 from proving.reconcile.decide import (
     Change,
     Decision,
-    End,
-    Fail,
     FindPath,
     FindTime,
     FindWhatIsGone,
-    Requeue,
-    Settled,
     StoreProofs,
     TakeHeader,
 )
@@ -47,6 +43,7 @@ from proving.reconcile.observation import Observation, OpenRequests
 from proving.registries.deployments import Unusable
 from proving.sources import NotYet
 from proving.working import counters, heads, lanes
+from proving.working.ends import OUTCOMES, Done, End, Fails, Waits
 from proving.working.lanes import HeldLane, LaneLost
 from queries import batch_states, waits
 from queries.batch_states import Complete
@@ -68,9 +65,7 @@ _UNUSABLE_SECONDS = 10
 # Maximum queries whose INITIAL_STATE is completed together with their next step. Each is named in several statements.
 _FEW = 50
 # The end for a block about which our own code fails.
-_DEFECT = Fail(wait("internal_error"))
-# The names of ends in the metrics of job runs.
-_OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
+_DEFECT = Fails(wait("internal_error"))
 
 
 def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, alone: int = 0) -> int:
@@ -92,7 +87,7 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, a
         _end_blocks(lane, claim, blocks, ends)
         for block in blocks:
             end = ends[block.pk]
-            counters.note_job_run("block", "defect" if end == _DEFECT else _OUTCOMES[type(end)], began)
+            counters.note_job_run("block", "defect" if end == _DEFECT else OUTCOMES[type(end)], began)
         failed += list(ends.values()).count(_DEFECT)
 
     def give_up(block: Block) -> None:
@@ -108,7 +103,7 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     try:
         turn = _begun(lane, blocks)
     except Unusable as why:
-        return dict.fromkeys((block.pk for block in blocks), Requeue(why.reason, _UNUSABLE_SECONDS))
+        return dict.fromkeys((block.pk for block in blocks), Waits(why.reason, _UNUSABLE_SECONDS))
     except ChainError as error:
         return dict.fromkeys((block.pk for block in blocks), _failed(error))
     _reopen_lost(turn, blocks)
@@ -134,7 +129,7 @@ def settle(lane: HeldLane, blocks: Sequence[Block]) -> list[WaitReason | None]:
     _reopen_lost(turn, blocks)
     for block in turn.remaining_of(blocks):
         if (block.checked_number or 0) > turn.context.heads.final:
-            turn.end(block.pk, Requeue(None, 0))
+            turn.end(block.pk, Waits(None, 0))
 
     def check_no_longer() -> None:
         settled = Block.objects.filter(pk__in=turn.remaining)
@@ -142,7 +137,7 @@ def settle(lane: HeldLane, blocks: Sequence[Block]) -> list[WaitReason | None]:
         settled.update(checked_number=None, checked_hash="")
 
     lane.write(check_no_longer)
-    return [None if isinstance(end, Settled) else end.reason for end in turn.ends.values()]
+    return [None if isinstance(end, Done) else end.reason for end in turn.ends.values()]
 
 
 def _begun(lane: HeldLane, blocks: Sequence[Block]) -> "_Turn":
@@ -219,7 +214,7 @@ class _Turn:
         # While the final block stands still, the registry may be newer.
         chain, is_unseen = self.context.destination_rpc.chain, isinstance(error, NoRegistry)
         stands = heads.standing(chain, Transaction.objects.none(), is_mined=True) if is_unseen else None
-        return Requeue(stands, _UNUSABLE_SECONDS) if stands else _failed(error)
+        return Waits(stands, _UNUSABLE_SECONDS) if stands else _failed(error)
 
     def write(self, changes: Sequence[tuple[int, Change]] = ()) -> None:
         """Write these changes of rows, each with its block's id, after those that are unwritten."""
@@ -242,9 +237,9 @@ class _Turn:
                 self.end(pk, end)
 
 
-def _failed(error: ChainError) -> Fail:
+def _failed(error: ChainError) -> Fails:
     for_path = isinstance(error, building.BranchUnavailable)
-    return Fail(waits.fault(error), for_path=for_path)
+    return Fails(waits.fault(error), for_path=for_path)
 
 
 def _reopen_lost(turn: _Turn, blocks: Sequence[Block]) -> None:
@@ -287,16 +282,16 @@ def _prove_open_queries(
     _send_missing_facts(turn, observations, fetching.completions)
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
-        if pk in fetching.unfinished and not isinstance(end, Fail):
+        if pk in fetching.unfinished and not isinstance(end, Fails):
             # The next turn fetches more proofs for this block.
-            turn.end(pk, replace(end, seconds=0) if isinstance(end, Requeue) else Requeue(None, 0))
+            turn.end(pk, replace(end, seconds=0) if isinstance(end, Waits) else Waits(None, 0))
         elif pk in fetching.faults and (end is None or _is_given_up(end)):
             turn.end(pk, fetching.faults[pk])
 
 
 def _is_given_up(end: End) -> bool:
     """Return whether only facts, or a path, that failed too often are left. The operator is told."""
-    return isinstance(end, Fail) and end.reason.code in {"reverted", "path_reverted"}
+    return isinstance(end, Fails) and end.reason.code in {"reverted", "path_reverted"}
 
 
 @dataclass(frozen=True)
@@ -307,7 +302,7 @@ class _Fetching:
     """Completions of INITIAL_STATE, whose proofs are stored, for the next write."""
     unfinished: Collection[int]
     """Blocks with more proofs to fetch."""
-    faults: Mapping[int, Fail]
+    faults: Mapping[int, Fails]
 
 
 def _fetch_proofs(turn: _Turn, blocks: Sequence[Block], unproven: Sequence[Block], most_proofs: int) -> _Fetching:
@@ -343,7 +338,7 @@ def _fetch_proofs(turn: _Turn, blocks: Sequence[Block], unproven: Sequence[Block
     return _Fetching(
         {pk: Complete(queries, StepKind.INITIAL_STATE) for pk, queries in complete.items()},
         unfinished,
-        {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)},
+        {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fails)},
     )
 
 
@@ -403,7 +398,7 @@ def _find_paths(turn: _Turn, observations: Mapping[int, Observation], without_pa
 def _end_blocks(lane: HeldLane, claim: Claim[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:
     for block in blocks:
         end = ends[block.pk]
-        if not isinstance(end, Fail):
+        if not isinstance(end, Fails):
             continue
         seconds = due_rows.backoff(block.attempts).total_seconds()
         with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
@@ -425,19 +420,19 @@ def _write_ends(claim: Claim[Block], blocks: Sequence[Block], ends: Mapping[int,
     if len(blocks) > 1:
         # The statements below lock blocks in the order of their ends.
         statements.lock(Block.objects.filter(pk__in=[block.pk for block in blocks]))
-    settled = [block for block in blocks if isinstance(ends[block.pk], Settled)]
+    settled = [block for block in blocks if isinstance(ends[block.pk], Done)]
     reopened = set(open_queries(settled).values_list("block", flat=True))
     # Most blocks end in the same way, so one statement updates these.
     blocks_by_end: dict[tuple[End, int], list[Block]] = defaultdict(list)
     for block in blocks:
-        blocks_by_end[Requeue(None, 0) if block.pk in reopened else ends[block.pk], block.attempts].append(block)
+        blocks_by_end[Waits(None, 0) if block.pk in reopened else ends[block.pk], block.attempts].append(block)
     for (end, attempts), same_end in blocks_by_end.items():
         match end:
-            case Requeue():
+            case Waits():
                 pause, failed = timedelta(seconds=end.seconds), 0
-            case Fail():
+            case Fails():
                 pause, failed = due_rows.backoff(attempts), attempts + 1
-            case Settled():
+            case Done():
                 claim.end(same_end, None, wait=None, looked_at=Now(), waits_for_path=False)
                 continue
         columns = {"wait": end.reason, "looked_at": Now()}

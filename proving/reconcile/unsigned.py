@@ -31,19 +31,18 @@ from proving.reconcile.decide import (
     Continue,
     Decision,
     ExtendPath,
-    Fail,
     FindPath,
     FindTime,
     PreparePath,
     Prove,
     ProveTime,
-    Requeue,
 )
 from proving.reconcile.observation import Observation
 from proving.registries.deployments import Unusable, revert_reason
 from proving.sending import gas_caps, gas_limits
 from proving.sending.gas_limits import GasLimit
 from proving.working import destination_prices
+from proving.working.ends import Fails, Waits
 from proving.working.heads import Heads
 from queries import waits
 from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
@@ -243,7 +242,7 @@ def _note_waits(missing: MissingTransactions, decision: Decision) -> None:
     match decision.then:
         case Continue():
             pass
-        case Requeue(reason) | Fail(reason):
+        case Waits(reason) | Fails(reason):
             missing.is_complete = False
             if reason:
                 missing.wait(reason)

@@ -36,9 +36,9 @@ from proving.models import AccountProof, SignedTransaction, Signer, Transaction,
 from proving.packing.gas import Amount
 from proving.packing.packs import Intent
 from proving.reconcile import turn
-from proving.reconcile.decide import Settled
 from proving.sending import orders, signers, signing, transaction_monitor
 from proving.working import lanes, pruning
+from proving.working.ends import Done, Fails
 from proving.working.lanes import HeldLane, LaneKind, LaneName
 from queries import batch_states, submission
 from queries.columns import RejectionCode
@@ -223,7 +223,7 @@ def test_a_block_that_becomes_due_while_it_is_given_back_stays_due(lane):
     soon = timezone.now()
     met = meet(
         lambda: Block.objects.update(due_at=soon),
-        lambda: turn._end_blocks(lane, claim, [block], {block.pk: Settled()}),
+        lambda: turn._end_blocks(lane, claim, [block], {block.pk: Done()}),
     )
     assert met.waited
     assert Block.objects.get().due_at == soon
@@ -245,7 +245,7 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
 
     def cancel_and_release() -> None:
         batch_states.withdraw([paid_for.pk], code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
-        turn._end_blocks(lane, claim, [block], {block.pk: Settled()})
+        turn._end_blocks(lane, claim, [block], {block.pk: Done()})
 
     assert meet(accept_own, cancel_and_release).waited
     assert fresh(block).due_at is not None
@@ -292,7 +292,9 @@ def test_two_batches_do_not_reserve_the_same_rest_of_a_budget(lane, costly):
             partial(lane.write, partial(admit._record_all, decided[0])),
             partial(other.write, partial(admit._record_all, decided[1])),
         )
-    assert (met.first, met.second[batches[1].pk].code, met.waited) == ({}, "budget_exceeded", True)
+    (end,) = met.second.values()
+    assert isinstance(end, Fails)
+    assert (met.first, end.code, met.waited) == ({}, "budget_exceeded", True)
     assert list(Batch.objects.order_by("pk").values_list("status", flat=True)) == ["ACCEPTED", "RECEIVED"]
 
 

@@ -19,6 +19,7 @@ from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops
 from proving.reconcile import decide, observation
 from proving.sources import NotYet, Preparation, Start
+from proving.working.ends import Fails, Waits
 from queries.batch_states import Complete
 from queries.columns import AccountField, HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind
@@ -41,7 +42,7 @@ def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> H
 
 
 OWN, NEXT = header(7, timestamp=1000), header(8)
-FOR_PATH = decide.Requeue(wait("path"), 0.5, for_path=True)
+FOR_PATH = Waits(wait("path"), 0.5, for_path=True)
 HOPS = Hops(100, (50, 7))
 LIE = wait("value_contradicted", fact="BALANCE")
 
@@ -137,8 +138,8 @@ FIND_HEADER = decide.FindPath(OWN, {OF_HEADER: [2]})
 FIRST = ["Note", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"]
 
 
-def again(code: str, seconds: float, **values: Any) -> decide.Requeue:
-    return decide.Requeue(wait(code, **values), seconds)
+def again(code: str, seconds: float, **values: Any) -> Waits:
+    return Waits(wait(code, **values), seconds)
 
 
 LACKED: dict[str, tuple[observation.Observation, object, list[str]]] = {
@@ -223,7 +224,7 @@ def test_a_path_waits_for_that_of_a_block_that_has_waited_longer():
     assert decision == decide.Decision(FOR_PATH, [decide.note_path(2, PathUnit.HOPS), Complete([1], AVAILABLE)])
     not_yet = wait("no_finality", source=1)
     of_source = decide.path(UNVOUCHED, decide.FindPath(OWN, {BALANCE: [1]}), NotYet(not_yet))
-    assert of_source == decide.Decision(decide.Requeue(not_yet, 3))
+    assert of_source == decide.Decision(Waits(not_yet, 3))
 
 
 def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for_no_path():
@@ -270,10 +271,10 @@ def test_a_time_that_no_later_block_has_or_its_own_contradicts():
     def decided(block_of_time: observation.BlockOfTime) -> decide.Decision:
         return decide.time(NOTHING, decide.FindTime(1005, [3]), block_of_time)
 
-    gone = decide.Requeue(wait("no_later_block", chain=1, time=1005), 3)
+    gone = Waits(wait("no_later_block", chain=1, time=1005), 3)
     assert decided(observation.BlockOfTime(has_later=False)) == decide.Decision(gone)
     for number in (None, 7):
-        assert isinstance(decided(observation.BlockOfTime(has_later=True, number=number)).then, decide.Fail)
+        assert isinstance(decided(observation.BlockOfTime(has_later=True, number=number)).then, Fails)
 
 
 CHECKED = observation.Checked(2, 50, HASH, header(50), header(60), 0.5)
@@ -288,7 +289,7 @@ def test_a_destination_that_was_reorganised():
     reason = "The destination chain was reorganised: block 50 is another one now."
     reopened = [decide.Reopen([1], HEADER, reason), decide.Reopen([2], ACCOUNT, reason)]
     assert decide.gone(CHECKED, gone).actions == [*reopened, decide.note_checked(header(60))]
-    assert decide.gone(CHECKED, replace(gone, contradiction=LIE)) == decide.Decision(decide.Fail(LIE))
+    assert decide.gone(CHECKED, replace(gone, contradiction=LIE)) == decide.Decision(Fails(LIE))
 
 
 def test_the_header_of_the_source_chain():
@@ -298,10 +299,10 @@ def test_the_header_of_the_source_chain():
     missing = replace(block, header=None, head=6, seconds=0)
     reason = wait("block_to_come", chain=1, block=7, head=6, last=None)
     unproven = wait("source_without_block", chain=1, block=7)
-    assert decide.source_block(replace(missing, head=7)) == decide.Decision(decide.Fail(unproven))
+    assert decide.source_block(replace(missing, head=7)) == decide.Decision(Fails(unproven))
     # A block far ahead is checked later, but within a minute, because a lagging node may catch up.
     for seconds, pause in ((0, 3), (12, 12), (900, 60)):
-        assert decide.source_block(replace(missing, seconds=seconds)) == decide.Decision(decide.Requeue(reason, pause))
+        assert decide.source_block(replace(missing, seconds=seconds)) == decide.Decision(Waits(reason, pause))
 
 
 PRUNED = wait("proof_refused", problem="Pruned.")
@@ -314,12 +315,12 @@ REJECTED = decide.Reject([4], RejectionCode.PROOF_UNAVAILABLE, UNUSABLE, retryab
 @pytest.mark.parametrize(
     ("what", "then", "actions"),
     [
-        (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), decide.Fail(REFUSED_YET, (4,)), []),
+        (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), Fails(REFUSED_YET, (4,)), []),
         (replace(REFUSED, refused_since=NOW - timedelta(minutes=10)), decide.Continue(), [REJECTED]),
-        (replace(REFUSED, withheld=[4], refused_since=NOW - timedelta(hours=9)), decide.Fail(PRUNED, (4,)), []),
+        (replace(REFUSED, withheld=[4], refused_since=NOW - timedelta(hours=9)), Fails(PRUNED, (4,)), []),
         (
             replace(REFUSED, refused=[], refused_since=NOW),
-            decide.Fail(PRUNED, (4,)),
+            Fails(PRUNED, (4,)),
             [decide.Note({"refused_since": None})],
         ),
     ],
@@ -364,7 +365,7 @@ def test_facts_that_reverted_after_reorgs_go_with_others_until_there_were_many()
 def test_facts_that_failed_too_often_wait_and_hold_up_no_others():
     both = failed(seen(TRUSTED, missing={BALANCE: [1], NONCE: [4]}), 4, BALANCE)
     assert proofs_of(both) == [({NONCE: [4]}, False, 0)]
-    fails = decide.Fail(wait("reverted", count=4, reason=SHORT), (1,))
+    fails = Fails(wait("reverted", count=4, reason=SHORT), (1,))
     assert decide.prove(both).then == fails
     alone = failed(TRUSTED, 4, BALANCE)
     assert (proofs_of(alone), decide.prove(alone).then) == ([], fails)
@@ -373,7 +374,7 @@ def test_facts_that_failed_too_often_wait_and_hold_up_no_others():
 
 
 def test_a_path_that_failed_too_often_waits():
-    fails = decide.Fail(wait("path_reverted", count=4, reason=SHORT))
+    fails = Fails(wait("path_reverted", count=4, reason=SHORT))
     assert decide.prove(seen(UNVOUCHED, path_tries=IN_VAIN)).then == fails
     what = seen(UNVOUCHED, path_tries=replace(IN_VAIN, count=2))
     find = decide.FindPath(OWN, {BALANCE: [1]})
