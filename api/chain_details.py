@@ -33,6 +33,7 @@ from proving.models import (
     AttesterWatch,
     ChainWatch,
     FactsRegistry,
+    Problem,
     Signer,
     Stop,
     Transaction,
@@ -253,6 +254,7 @@ _PENDING = Transaction.objects.filter(state=TransactionState.PENDING)
 # The rows that decide about the details. To read them takes a tenth of the time.
 _STORED: list[CompiledQuery[Any]] = [
     CompiledQuery(lambda: ChainWatch.objects.order_by("pk").values_list()),
+    CompiledQuery(lambda: Problem.seen_lately().order_by("pk").values_list()),
     CompiledQuery(lambda: FactsRegistry.objects.order_by("pk").values_list()),
     CompiledQuery(lambda: AttesterWatch.objects.order_by("pk").values_list()),
     CompiledQuery(lambda: Stop.objects.order_by("pk").values_list()),

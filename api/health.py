@@ -22,7 +22,8 @@ from config.database import pooler, schema
 from config.error_answers import error_answer, wants_json
 from config.metrics_server import may_read
 from proving.health import findings
-from proving.health.findings import DATABASE_UNAVAILABLE, Findings, Problem
+from proving.health.findings import Findings, SeenProblem
+from proving.health.problem_kinds import ProblemKind
 from proving.health.service_metrics import ServiceMetrics
 from proving.models import WorkerHeartbeat
 from queries import database_check
@@ -72,9 +73,9 @@ def get_health(request: HttpRequest) -> JsonResponse:
     is_for_operator = _is_for_operator(request)
     try:
         if lacking := _schema_problem():
-            found.problems.append(Problem(DATABASE_UNAVAILABLE, lacking))
+            found.problems.append(SeenProblem(ProblemKind.DATABASE_UNAVAILABLE, lacking))
         elif unusable := _chains_problem():
-            found.problems.append(Problem("chains_file", unusable))
+            found.problems.append(SeenProblem(ProblemKind.CHAINS_FILE, unusable))
         else:
             # Reading the session needs the database, so it comes after the check of the schema.
             is_for_operator = is_for_operator or request.user.is_staff
@@ -85,23 +86,23 @@ def get_health(request: HttpRequest) -> JsonResponse:
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         why = "The database does not answer, so the worker's state is unknown."
-        found = Findings([Problem(DATABASE_UNAVAILABLE, why)])
-    codes = [problem.code for problem in found.problems]
+        found = Findings([SeenProblem(ProblemKind.DATABASE_UNAVAILABLE, why)])
+    codes = [problem.kind for problem in found.problems]
     # Without chains nothing works.
-    is_down = {"chains_file", DATABASE_UNAVAILABLE}.intersection(codes)
+    is_down = {ProblemKind.CHAINS_FILE, ProblemKind.DATABASE_UNAVAILABLE}.intersection(codes)
     critical = found.problems if is_down else findings.critical(found.problems)
     state = {
         "status": "degraded" if codes else "ok",
-        "database": "unavailable" if DATABASE_UNAVAILABLE in codes else "ok",
+        "database": "unavailable" if ProblemKind.DATABASE_UNAVAILABLE in codes else "ok",
         "worker": {
-            "running": not {"no_worker", DATABASE_UNAVAILABLE}.intersection(codes),
+            "running": not {ProblemKind.NO_WORKER, ProblemKind.DATABASE_UNAVAILABLE}.intersection(codes),
             "lastBeat": last_beat.isoformat() if last_beat else None,
         },
         "standstillSeconds": {stage: round(seconds, 1) for stage, seconds in by_stage.items()},
         "version": settings.VERSION,
         "problems": [problem.sentence for problem in found.problems if is_for_operator],
         "codes": codes,
-        "critical": [problem.code for problem in critical],
+        "critical": [problem.kind for problem in critical],
         "notices": [notice.sentence for notice in found.notices if is_for_operator],
     }
     return JsonResponse(state, status=503 if codes else 200)

@@ -27,7 +27,7 @@ from proving.health.findings import Findings
 from proving.models import (
     LIVE_STATES,
     ChainWatch,
-    ProblemReport,
+    Problem,
     Share,
     SignedTransaction,
     Transaction,
@@ -81,7 +81,7 @@ def operator(request: HttpRequest) -> HttpResponse:
         "chains": list(_chains(watches, found)),
         "workers": WorkerHeartbeat.objects.order_by("-beat_at")[:_WORKERS],
         "silent_since": timezone.now() - WorkerHeartbeat.SILENCE,
-        "undelivered": ProblemReport.objects.exclude(failing_since=None).aggregate(
+        "undelivered": Problem.objects.exclude(failing_since=None).aggregate(
             count=Count("pk"), since=Min("failing_since")
         ),
     }

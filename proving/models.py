@@ -528,7 +528,6 @@ class ChainWatch(models.Model):
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # when to observe it again; null means now
     looked_at = models.DateTimeField(null=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # time of the newest seen block, in unix seconds
-    problems = models.JSONField(default=list)  # each as the list of a `proving.health.findings.Problem`
     number = models.PositiveBigIntegerField(null=True)  # number of the newest seen block
     seen_at = models.DateTimeField(null=True)  # when a node last reported that block
     final = models.PositiveBigIntegerField(null=True)  # the newest final block, if nodes report one
@@ -563,17 +562,24 @@ def new_problem_id() -> str:
     return f"problem_{ULID()}"
 
 
-class ProblemReport(DueRow):
-    """A problem of `/healthz`, from when it was first seen until the operator's webhook was told of its end.
+class Problem(DueRow):
+    """A problem, from when it was first seen until the operator's webhook was told of its end.
 
-    The row is due when a message must be sent.
+    An observer stores it where it sees it (`proving.health.stored_problems`). Problems that are computed have a row
+    for their messages. The row is due when a message must be sent.
     """
 
     id = models.CharField(primary_key=True, max_length=40, default=new_problem_id)
     key = models.CharField(max_length=250)  # the code, the values and maybe a hash of the cause
-    code = models.CharField(max_length=40)
-    sentence = models.TextField(blank=True)
+    code = models.CharField(max_length=40)  # a `proving.health.problem_kinds.ProblemKind`
+    sentence = models.TextField(blank=True)  # as it was first seen, for all messages
     values = models.JSONField(default=dict)
+    # The observer (a kind of lane). Empty: the problem is computed, or version 0.4.0 has stored it.
+    seen_by = models.CharField(max_length=20, blank=True, db_default="", default="")
+    chain_id = models.PositiveBigIntegerField(db_default=0, default=0)  # 0: not of one chain
+    # The sentences for operators and for everybody, as it was last seen. `shown` is empty while it isn't seen.
+    shown = models.TextField(blank=True, db_default="", default="")
+    public = models.TextField(blank=True, db_default="", default="")
     began_at = models.DateTimeField()
     seen_at = models.DateTimeField()  # last
     absent_since = models.DateTimeField(null=True)  # when it was first missing; null: it was there at the last check
@@ -581,6 +587,7 @@ class ProblemReport(DueRow):
     is_told = models.BooleanField(default=False)  # the message of its beginning was delivered, or given up
 
     class Meta:
+        db_table = "proving_problemreport"
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["key"], condition=models.Q(ended_at=None), name="one_open_report_of_each_problem"
@@ -589,6 +596,11 @@ class ProblemReport(DueRow):
 
     def __str__(self) -> str:
         return self.key
+
+    @classmethod
+    def seen_lately(cls) -> "models.QuerySet[Problem]":
+        """Select those that an observer sees."""
+        return cls.objects.filter(ended_at=None, seen_at__range=(Now() - SEEN, Now() + SEEN)).exclude(shown="")
 
 
 class AttesterWatch(models.Model):

@@ -18,7 +18,8 @@ from chains.nodes.node_errors import ChainError, RpcRefused
 from chains.nodes.rpc import RpcClient
 from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
-from proving.health.findings import Problem
+from proving.health.findings import SeenProblem
+from proving.health.problem_kinds import ProblemKind
 from proving.models import AttesterWatch, FactsRegistry
 from proving.working.lanes import HeldLane
 
@@ -30,7 +31,7 @@ SIGNED = "signed"
 _CONTRADICTING = {"contradicts", "conflict"}
 
 
-def examine(connection: Connection, contract: str, say: Callable[[str], object]) -> list[Problem]:
+def examine(connection: Connection, contract: str, say: Callable[[str], object]) -> list[SeenProblem]:
     """Ask the attesters and print a line about each. Return a problem if too few agree with the service's nodes."""
     label, threshold = get_rpc(connection.source_id).chain.label, connection.threshold or 0
     try:
@@ -49,7 +50,7 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
         f"Of {len(check.answers)} attesters of {label}, {agreeing} confirm our nodes' hash of block {check.block}, and "
         f"{threshold} must: nothing about it can be proven on chain {connection.destination_id}."
     )
-    return [Problem("too_few_attesters", sentence)]
+    return [SeenProblem(ProblemKind.TOO_FEW_ATTESTERS, sentence)]
 
 
 def watch(lane: HeldLane) -> None:

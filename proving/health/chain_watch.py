@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from itertools import zip_longest
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Count, Exists, F, Max, Min, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -29,7 +29,9 @@ from chains.nodes.rpc import KEPT_BELOW, TIMES_DOUBTFUL, RpcClient, result
 from chains.tries.header import Header
 from config.configured_chains import get_beacon_client, get_chains, get_rpc
 from proving import money, sources
-from proving.health.findings import FORK_TOLD, QUOTING, Problem, subject
+from proving.health import stored_problems
+from proving.health.findings import FORK_TOLD, SeenProblem, subject
+from proving.health.problem_kinds import ProblemKind
 from proving.models import LIVE_STATES, SEEN, ChainWatch, Signer, Transaction
 from proving.reading import provable_blocks
 from proving.sending import foreign_nonces
@@ -37,7 +39,7 @@ from proving.sending.foreign_nonces import NextNonce
 from proving.sending.signers import locked
 from proving.working import destination_prices, heads
 from proving.working.heads import Heads
-from proving.working.lanes import HeldLane, LaneLost
+from proving.working.lanes import HeldLane, LaneKind, LaneLost
 from queries import clock
 from queries.columns import RejectionCode
 from queries.models import ADMITTED_STATUSES, Batch, BatchStatus, Block, Query, QueryKind, ServiceClock, StepKind
@@ -104,7 +106,7 @@ class Examined:
 
     head: Header | None
     """The newest block. None: no node reports it."""
-    problems: list[Problem]
+    problems: list[SeenProblem]
     balances: Mapping[str, int]
     """In wei, by the addresses of the signers whose keys can be read."""
     nonces: Mapping[str, NextNonce | None]
@@ -114,8 +116,8 @@ class Examined:
 def examine(chain: Chain, rpc: RpcClient, *, highest: int = 0) -> Examined:
     """Ask the chain. `highest` is the highest head that was seen lately."""
     problems = [
-        Problem(
-            "wrong_chain",
+        SeenProblem(
+            ProblemKind.WRONG_CHAIN,
             f"URL {place + 1} of {chain.label} is not used: {error}.",
             subject(chain.id, url=str(place + 1)),
         )
@@ -165,20 +167,25 @@ def observe_chain(chain: Chain, rpc: RpcClient, lane: HeldLane | None = None) ->
         }
         columns |= _state(chain, rpc, seen.head, problems)
         problems = [*problems, *_gone_back(chain, seen.head, highest), *_failing(chain, resting, faults, problems)]
-        if all(problem.code != "no_proofs" for problem in problems):
+        if all(problem.kind != ProblemKind.NO_PROOFS for problem in problems):
             problems += _lost_states(chain)
-    columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
+    columns["due_at"] = Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)
     if seen.balances:
         columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
         _note_nonces(chain, seen.nonces, lane)
         with locked(chain):
             columns["spent_in_day"] = money.on_chain(chain.id)
-    write = partial(ChainWatch.objects.update_or_create, pk=chain.id, defaults=columns)
+
+    def write() -> None:
+        ChainWatch.objects.update_or_create(pk=chain.id, defaults=columns)
+        stored_problems.replace(problems, seen_by=LaneKind.WATCH, chain_id=chain.id)
+
     if lane:
         lane.write(write)
     else:
-        write()
+        with transaction.atomic():
+            write()
     _note_newest_block()
     return seen
 
@@ -212,8 +219,8 @@ def _failing(
     chain: Chain,
     resting: Sequence[Mapping[str, str]],
     faults: Mapping[str, NodeUnavailable],
-    known: Sequence[Problem],
-) -> Iterator[Problem]:
+    known: Sequence[SeenProblem],
+) -> Iterator[SeenProblem]:
     """Yield a problem for each node that has rested for long, except those with a `known` one, or of another chain."""
     syncing = {problem.values.get("node") for problem in known}
     for node in resting:
@@ -224,9 +231,8 @@ def _failing(
             minutes = _MAY_FAIL.total_seconds() / 60
             sentence = f"A node of {chain.label} has failed for {minutes:.0f} minutes, and others work: "
             quoting = f"{sentence}{fault.for_operators.removesuffix('.')}."
-            yield Problem(
-                "node_fails", f"{sentence}{fault}.", subject(chain.id, node=node["host"], **{QUOTING: quoting})
-            )
+            about = subject(chain.id, node=node["host"])
+            yield SeenProblem(ProblemKind.NODE_FAILS, quoting, about, f"{sentence}{fault}.")
 
 
 def _note_newest_block() -> None:
@@ -243,7 +249,7 @@ def _note_newest_block() -> None:
         ServiceClock.objects.update_or_create(pk=1, defaults={"at": datetime.fromtimestamp(newest, UTC)})
 
 
-def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[Problem]) -> dict[str, object]:
+def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[SeenProblem]) -> dict[str, object]:
     """Read values that only pages show. If nodes don't answer, the earlier values stay.
 
     Problems are added to `problems`: nodes differ about the price, the chain charges unknown prices of gas, or a fork
@@ -268,22 +274,22 @@ def _state(chain: Chain, rpc: RpcClient, head: Header, problems: list[Problem]) 
             fees = rpc.fees_by([seen.latest, suggested], money.usual_tip(chain))
             columns["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
             if fees.doubt:
-                problems.append(Problem("node_doubtful", fees.doubt, subject(chain.id)))
+                problems.append(SeenProblem(ProblemKind.NODE_DOUBTFUL, fees.doubt, subject(chain.id)))
             problems += _of_gas_prices(chain, rpc, seen, are_charged=price_measurement.fit(calls))
     return columns
 
 
-def _standing(chain: Chain) -> Iterator[Problem]:
+def _standing(chain: Chain) -> Iterator[SeenProblem]:
     """Yield problems if the chain stands still, or its final block does. The head has just been stored."""
     live = Transaction.objects.filter(signer__chain_id=chain.id, state__in=LIVE_STATES)
     # `_apart_from_clock` compares the times of blocks of other chains.
     if chain.test_network and (stands := heads.standing(chain, live, is_mined=False, at=timezone.now())):
-        yield Problem("clock", str(stands), subject(chain.id))
+        yield SeenProblem(ProblemKind.CLOCK, str(stands), subject(chain.id))
     if stands := heads.standing_finality(chain):
-        yield Problem("finality_stands", str(stands), subject(chain.id))
+        yield SeenProblem(ProblemKind.FINALITY_STANDS, str(stands), subject(chain.id))
 
 
-def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
+def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[SeenProblem]:
     """Yield a problem if a fork comes soon.
 
     It is a notice if this version knows the fork, or if only one of several nodes names it.
@@ -302,11 +308,11 @@ def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
             "time, or set gloas in [chains.beacon_chain]."
         )
     sentence += "This version knows the fork." if is_known else unknown
-    code = "fork_ahead" if is_known or not fork.is_believed(chain) else "fork_unknown"
-    yield Problem(code, sentence, subject(chain.id))
+    is_notice = is_known or not fork.is_believed(chain)
+    yield SeenProblem(ProblemKind.FORK_AHEAD if is_notice else ProblemKind.FORK_UNKNOWN, sentence, subject(chain.id))
 
 
-def _of_gas_prices(chain: Chain, rpc: RpcClient, seen: Heads, *, are_charged: bool) -> Iterator[Problem]:
+def _of_gas_prices(chain: Chain, rpc: RpcClient, seen: Heads, *, are_charged: bool) -> Iterator[SeenProblem]:
     """Yield a problem if what the chain charges fits none of its records of gas prices."""
     prices = destination_prices.measure(rpc, seen.latest, seen.finalized or seen.final, are_charged=are_charged)
     if prices:
@@ -315,30 +321,30 @@ def _of_gas_prices(chain: Chain, rpc: RpcClient, seen: Heads, *, are_charged: bo
             f"{chain.label} takes {needed * prices.scale:,.0f} gas for a small contract that takes {needed:,} by the "
             f"prices “{prices.name}”. Estimates follow the chain. Look for a newer version, or set its gas_prices."
         )
-        yield Problem("unknown_gas_prices", sentence, subject(chain.id))
+        yield SeenProblem(ProblemKind.UNKNOWN_GAS_PRICES, sentence, subject(chain.id))
 
 
-def _unavailable(chain: Chain, error: ChainError) -> Problem:
+def _unavailable(chain: Chain, error: ChainError) -> SeenProblem:
     if isinstance(error, NodeOfWrongChain):
-        return Problem("wrong_chain", str(error), subject(chain.id))
+        return SeenProblem(ProblemKind.WRONG_CHAIN, str(error), subject(chain.id))
     refused = f"No node of {chain.label} can be used: it refuses requests that any node answers."
     if isinstance(error, NodeUnavailable):
         sentence, quoting = str(error), error.for_operators
     else:
         sentence, quoting = refused, f"{refused} {error.for_operators}"
-    return Problem("chain_unavailable", sentence, subject(chain.id, **{QUOTING: quoting}))
+    return SeenProblem(ProblemKind.CHAIN_UNAVAILABLE, quoting, subject(chain.id), sentence)
 
 
-def _syncing(chain: Chain, host: str) -> Problem:
+def _syncing(chain: Chain, host: str) -> SeenProblem:
     sentence = (
         f"{host}, a node of {chain.label}, says that it syncs. Until it has all blocks, it is asked last, and no "
     )
-    return Problem(
-        "node_syncing", f"{sentence}transaction is signed with a nonce from it.", subject(chain.id, node=host)
+    return SeenProblem(
+        ProblemKind.NODE_SYNCING, f"{sentence}transaction is signed with a nonce from it.", subject(chain.id, node=host)
     )
 
 
-def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
+def _apart_from_clock(chain: Chain, head: Header) -> Iterator[SeenProblem]:
     age = time.time() - head.timestamp
     if heads.is_late(chain, head):
         sentence = f"is {age:,.0f} s old: the chain or its nodes stand still, or this machine's clock is ahead."
@@ -346,10 +352,10 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
         sentence = f"is {-age:,.0f} s in the future: this machine's clock is behind."
     else:
         return
-    yield Problem("clock", f"The newest block of {chain.label} {sentence}", subject(chain.id))
+    yield SeenProblem(ProblemKind.CLOCK, f"The newest block of {chain.label} {sentence}", subject(chain.id))
 
 
-def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
+def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[SeenProblem]:
     """Return a problem if the chain's history of block hashes (EIP-2935) has a wrong hash of a block.
 
     A recent block and the oldest block of the window are compared. The history contract may use other slots than the
@@ -377,7 +383,7 @@ def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
     return []
 
 
-def _contradiction(chain: Chain, numbers: Sequence[int], answers: Sequence[Any]) -> Problem | None:
+def _contradiction(chain: Chain, numbers: Sequence[int], answers: Sequence[Any]) -> SeenProblem | None:
     """Return a problem if a node's headers of these blocks contradict its history contract, by slot or by answer."""
     count = len(numbers)
     for header, word, answer in zip_longest(*(answers[start : start + count] for start in (0, count, 2 * count))):
@@ -391,7 +397,7 @@ def _contradiction(chain: Chain, numbers: Sequence[int], answers: Sequence[Any])
     return None
 
 
-def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
+def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[SeenProblem]:
     """Yield a problem if the chain is a source, and no node proves an account of either of two recent blocks."""
     if all(connection.source_id != chain.id for connection in get_chains().connections):
         return
@@ -405,10 +411,10 @@ def _of_proofs(chain: Chain, rpc: RpcClient, head: Header) -> Iterator[Problem]:
         if not isinstance(proof, ChainError):
             return
         quoting = f"{sentence} {proof.for_operators}"
-    yield Problem("no_proofs", sentence, subject(chain.id, **{QUOTING: quoting}))
+    yield SeenProblem(ProblemKind.NO_PROOFS, quoting, subject(chain.id), sentence)
 
 
-def _of_beacon_nodes(chain: Chain) -> Iterator[Problem]:
+def _of_beacon_nodes(chain: Chain) -> Iterator[SeenProblem]:
     """Yield a problem if no beacon node of the chain has a final block, so that no new jump can begin."""
     client = get_beacon_client(chain.id)
     if client is None:
@@ -417,10 +423,12 @@ def _of_beacon_nodes(chain: Chain) -> Iterator[Problem]:
         client.header("finalized")
     except NodeUnavailable as error:
         sentence = f"No beacon node in beacon_urls of {chain.label} can be used: {'; '.join(error.reasons)}. "
-        yield Problem("no_beacon_node", f"{sentence}Batches about old blocks may wait.", subject(chain.id))
+        yield SeenProblem(
+            ProblemKind.NO_BEACON_NODE, f"{sentence}Batches about old blocks may wait.", subject(chain.id)
+        )
 
 
-def _lost_states(chain: Chain) -> Iterator[Problem]:
+def _lost_states(chain: Chain) -> Iterator[SeenProblem]:
     """Yield a problem if no node proves accounts of blocks for which batches have waited."""
     accounts = Query.objects.filter(kind=QueryKind.ACCOUNT, step=StepKind.INITIAL_STATE, block=OuterRef("pk"))
     accounts = accounts.filter(batch__status__in=ADMITTED_STATUSES)
@@ -450,32 +458,32 @@ def _lost_states(chain: Chain) -> Iterator[Problem]:
             f"rejected: {doomed}. Rejected within {_TOLD_REJECTED.total_seconds() / 60:.0f} minutes: {rejected}. "
         )
     if sentence:
-        yield Problem("no_proofs", f"{sentence}An archive node proves them.", subject(chain.id))
+        yield SeenProblem(ProblemKind.NO_PROOFS, f"{sentence}An archive node proves them.", subject(chain.id))
 
 
-def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:
+def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> SeenProblem:
     code = "history_answers_wrong_for_new" if is_young else "history_answers_wrong_for_old"
     reason = wait(code, chain=chain.id, contract=HISTORY_CONTRACT, block=header.number)
-    return Problem("wrong_history", str(reason), subject(chain.id, **{QUOTING: reason.for_operators}))
+    return SeenProblem(ProblemKind.WRONG_HISTORY, reason.for_operators, subject(chain.id), str(reason))
 
 
-def _wrong_slot(chain: Chain, header: Header) -> Problem:
+def _wrong_slot(chain: Chain, header: Header) -> SeenProblem:
     held = {"block": header.number, "slot": history_slot(header.number, chain.history_window)}
     reason = wait("history_slot_wrong", chain=chain.id, contract=HISTORY_CONTRACT, slots=chain.history_window, **held)
-    return Problem("wrong_history", str(reason), subject(chain.id, **{QUOTING: reason.for_operators}))
+    return SeenProblem(ProblemKind.WRONG_HISTORY, reason.for_operators, subject(chain.id), str(reason))
 
 
-def _gone_back(chain: Chain, head: Header, highest: int) -> Iterator[Problem]:
+def _gone_back(chain: Chain, head: Header, highest: int) -> Iterator[SeenProblem]:
     if heads.is_far_behind(chain, highest - head.number):
-        yield Problem(
-            "head_went_back",
+        yield SeenProblem(
+            ProblemKind.HEAD_WENT_BACK,
             f"The newest block of {chain.label} is {head.number}, and {highest} was seen "
             "a few minutes ago: its nodes are behind.",
             subject(chain.id),
         )
 
 
-def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
+def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[SeenProblem]:
     """Yield the problems of the signers' keys, and add the signers' addresses to `addresses`."""
     for number, signer in enumerate(chain.all_signers, 1):
         try:
@@ -483,13 +491,13 @@ def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
         except SignerError:
             which = "the signer" if len(chain.all_signers) == 1 else f"signer {number}"
             sentence = f"The key of {which} of {chain.label} can't be read."
-            yield Problem("signer_unreadable", sentence, subject(chain.id, signer=str(number)))
+            yield SeenProblem(ProblemKind.SIGNER_UNREADABLE, sentence, subject(chain.id, signer=str(number)))
     for address in sorted({address for address in addresses if addresses.count(address) > 1}):
         sentence = f"Two signers of {chain.label} have the same key, that of {address}."
-        yield Problem("signer_unreadable", sentence, subject(chain.id, signer=address))
+        yield SeenProblem(ProblemKind.SIGNER_UNREADABLE, sentence, subject(chain.id, signer=address))
 
 
-def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iterator[Problem]:
+def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iterator[SeenProblem]:
     """Yield the problems of signers with too little. If nodes differ, their highest answer replaces the balance."""
     for address, balance in balances.items():
         if balance >= chain.minimum_signer_balance_wei:
@@ -498,15 +506,15 @@ def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iter
         low, high = min(told, default=balance), max(told, default=balance)
         balances[address] = high
         if high < chain.minimum_signer_balance_wei:
-            yield Problem(
-                "signer_unfunded",
+            yield SeenProblem(
+                ProblemKind.SIGNER_UNFUNDED,
                 f"The signer {address} on {chain.label} holds {in_units(high)} {chain.native_currency}, less "
                 f"than the {chain.minimum_signer_balance} at which it stops. Fund it.",
                 subject(chain.id, signer=address),
             )
         elif high > TIMES_DOUBTFUL * low:
-            yield Problem(
-                "node_doubtful",
+            yield SeenProblem(
+                ProblemKind.NODE_DOUBTFUL,
                 f"{told[low]} says that the signer {address} on {chain.label} holds {in_units(low)} "
                 f"{chain.native_currency}, and {told[high]} that it holds {in_units(high)}. The higher balance counts.",
                 subject(chain.id, signer=address),
@@ -515,7 +523,7 @@ def _of_balances(chain: Chain, rpc: RpcClient, balances: dict[str, int]) -> Iter
 
 def _of_nonces(
     chain: Chain, rpc: RpcClient, head: Header, nonces: dict[str, NextNonce | None], *, highest: int
-) -> Iterator[Problem]:
+) -> Iterator[SeenProblem]:
     """Set each signer's nonce: the lowest that a current node tells, or a proven one. One lie hides or makes no thief.
 
     A higher nonce of an earlier block that one node alone tells, without a proof, counts, but isn't sure. The nonce
@@ -537,8 +545,8 @@ def _of_nonces(
                 lowest = max(lowest, account.nonce)
             elif len({*earlier.values()}) > 1:
                 answers = ", and ".join(f"{host} says {of_block}" for host, of_block in earlier.items())
-                yield Problem(
-                    "node_doubtful",
+                yield SeenProblem(
+                    ProblemKind.NODE_DOUBTFUL,
                     f"The nodes of {chain.label} differ about the next nonce of {address} at block {number}: "
                     f"{answers}. If the highest is right, the key may be stolen, or another program has it. Compare "
                     "with a third node.",

@@ -6,8 +6,9 @@ does `check_chains`. A stored problem is shown no more if it isn't seen again fo
 """
 
 import itertools
+import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,12 +23,14 @@ from chains.chains_file import Chain, Connection
 from chains.nodes.node_errors import with_words
 from config.configured_chains import get_chains
 from config.database import due_rows, pooler
+from proving.health.problem_kinds import KIND_BY_CODE, SILENCES, ProblemKind, Reach, Severity
 from proving.models import (
     SEEN,
     WATCHED_STATES,
     ChainWatch,
     FactsRegistry,
     Lane,
+    Problem,
     Signer,
     Stop,
     StopCode,
@@ -43,32 +46,22 @@ from queries import clock, database_check, webhooks
 from queries.models import OPEN_STATUSES, Batch, Query, Sender
 from queries.waits import NODE_FAILS, wait
 
-CODES = (
-    *("storage", "no_worker", "standstill", "clock", "chain_unavailable", "wrong_chain", "wrong_history"),
-    *("chain_not_watched", "head_went_back", "node_syncing", "no_proofs", "node_fails"),
-    *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
-    *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
-    *("signer_not_signing", "foreign_transactions", "chains_file_changed", "webhooks_failing"),
-    *("connection_missing", "fork_ahead", "transactions_fail", "history_ends", "finality_stands", "pooler_limits"),
-    "no_beacon_node",
-)
-"""The codes of `/healthz`, as docs/operating/runbook.md explains them, besides `database_unavailable`."""
-DATABASE_UNAVAILABLE = "database_unavailable"
-# A worker stores its heartbeats and its work, so nothing is known of either while nothing can be stored.
-STORED = frozenset({"no_worker", "standstill"})
 # A signer with one of these waits needs money.
 _UNFUNDED = frozenset({"signer_below_minimum", "signer_too_poor", "signer_cant_pay"})
-# Nothing need be wrong with a chain that has these.
-_OF_NOTICES = frozenset({"fork_ahead", "finality_stands"})
 
 
-class Problem(NamedTuple):
-    code: str
-    """A stable word, on which monitoring may rely."""
+class SeenProblem(NamedTuple):
+    """A problem as it is seen now."""
+
+    kind: ProblemKind
     sentence: str
-    """Sentences for people: the cause first, then what to do, or why. They hold no secret and no path of a file."""
+    """Sentences for operators: the cause first, then what to do, or why. They hold no secret and no path of a file."""
     values: dict[str, str] = {}
     """The subject, such as the chain and the signer. It stays the same while amounts in the sentence change."""
+    public: str = ""
+    """Sentences for everybody, which quote no node and name no command. Empty: the same."""
+    row: str = ""
+    """The primary key of the `Problem` in which a worker has stored it. Empty: it was computed."""
 
     @property
     def cause(self) -> str:
@@ -76,11 +69,27 @@ class Problem(NamedTuple):
         return first + end.rstrip()
 
     @property
-    def for_everybody(self) -> "Problem":
-        """Return the problem as public pages tell it: without what is wrong with a signer."""
-        if "signer" not in self.values:
-            return self
-        return self._replace(sentence="A signer of this service has a problem: transactions on this chain may wait.")
+    def for_everybody(self) -> str:
+        """Return what public pages show: not what is wrong with a signer."""
+        if "signer" in self.values:
+            return "A signer of this service has a problem: transactions on this chain may wait."
+        return self.public or self.sentence
+
+    @property
+    def is_notice(self) -> bool:
+        """Return whether it keeps nothing from working."""
+        return self.kind.reach in {Reach.NOTICE, Reach.RISK}
+
+
+Check: TypeAlias = Callable[[], Iterator[SeenProblem]]
+"""It raises `django.db.DatabaseError` where the database does not answer."""
+CHECKS: list[Check] = []
+
+
+def check(function: Check) -> Check:
+    """Let `findings` call a function that computes problems from rows, or from what nobody can store."""
+    CHECKS.append(function)
+    return function
 
 
 # Time before a fork from which on it is reported.
@@ -95,26 +104,26 @@ _SILENT_FOR_LONG = 4
 
 NETWORKS = "networks"
 """The value that tells standstills of test networks from others."""
-QUOTING = "quoting"
-"""The value of a stored problem with its sentence for operators, which quotes a node."""
 STOP = "stop"
 """The value that tells doubts for which a worker has stopped a signer from others."""
 SUSPICION = "suspicion"
 """The value that tells foreign transactions that only one node reports from others."""
 
 
-def workers() -> Iterator[Problem]:
+@check
+def workers() -> Iterator[SeenProblem]:
     running = WorkerHeartbeat.running()
     if not running:
-        yield Problem("no_worker", "No worker is running. The service keeps batches, but proves none.")
+        yield SeenProblem(ProblemKind.NO_WORKER, "No worker is running. The service keeps batches, but proves none.")
     old = [worker.worker for worker in running if worker.has_old_chains]
     if old:
         sentence = f"{' and '.join(old)} began before chains.toml was changed, and work by the old one: restart them."
-        yield Problem("chains_file_changed", sentence)
+        yield SeenProblem(ProblemKind.CHAINS_FILE_CHANGED, sentence)
     yield from _silent_nodes(running)
 
 
-def standstills() -> Iterator[Problem]:
+@check
+def standstills() -> Iterator[SeenProblem]:
     """Yield a problem for each stage that stands still. Test networks have one of their own."""
     stalled = [each for each in _by_lane() if each.seconds > _LONGEST.total_seconds()]
     test_networks = {chain.id for chain in get_chains().chains if chain.test_network}
@@ -123,10 +132,12 @@ def standstills() -> Iterator[Problem]:
         if alike:
             seconds, where = max(each.seconds for each in alike), ", ".join(str(each.lane) for each in alike)
             sentence = f"No worker has advanced {stage} for {seconds:,.0f} s, although work is due in: {where}."
-            yield Problem("standstill", sentence, {"kind": stage} | ({NETWORKS: "test"} if is_test else {}))
+            yield SeenProblem(
+                ProblemKind.STANDSTILL, sentence, {"kind": stage} | ({NETWORKS: "test"} if is_test else {})
+            )
 
 
-def _silent_nodes(running: Iterable[WorkerHeartbeat]) -> Iterator[Problem]:
+def _silent_nodes(running: Iterable[WorkerHeartbeat]) -> Iterator[SeenProblem]:
     """Yield a problem for each method that workers found unanswered at least twice. One time-out is an accident.
 
     If no node of a chain answers a method of one worker for long, the chain can't be used. A request that hangs may
@@ -145,46 +156,52 @@ def _silent_nodes(running: Iterable[WorkerHeartbeat]) -> Iterator[Problem]:
         if any(max(times.get((chain, other, method), [0])) < _SILENT_FOR_LONG for other in chain.hosts):
             if sum(of_workers) > 1:
                 about = subject(chain.id, node=host, method=method)
-                yield Problem("node_fails", f"{told} {host}, a node of {chain.label}.", about)
+                yield SeenProblem(ProblemKind.NODE_FAILS, f"{told} {host}, a node of {chain.label}.", about)
         elif host == chain.hosts[0]:
-            yield Problem("chain_unavailable", f"{told} any node of {chain.label}.", subject(chain.id, method=method))
+            yield SeenProblem(
+                ProblemKind.CHAIN_UNAVAILABLE, f"{told} any node of {chain.label}.", subject(chain.id, method=method)
+            )
 
 
-def chains(*, quotes_nodes: bool = True) -> Iterator[Problem]:
-    """Yield the problems of chains, according to a running worker's observations. Only operators get nodes' words."""
-    configured = {chain.id: chain for chain in get_chains().chains}
-    seen = ChainWatch.objects.filter(pk__in=configured, looked_at__range=(Now() - SEEN, Now() + SEEN))
-    problems = dict(seen.values_list("chain_id", "problems"))
+@check
+def chains() -> Iterator[SeenProblem]:
+    """Yield the problems that workers have stored where they saw them, and chains that no worker observes."""
+    stored = defaultdict[int, list[SeenProblem]](list)
+    for row in Problem.seen_lately().filter(code__in=[*KIND_BY_CODE]):
+        seen = SeenProblem(KIND_BY_CODE[row.code], row.shown, row.values, row.public, row.pk)
+        stored[row.chain_id].append(seen)
+    observed = ChainWatch.objects.filter(looked_at__range=(Now() - SEEN, Now() + SEEN)).values_list("pk", flat=True)
     is_observing = WorkerHeartbeat.running().filter(started_at__lt=Now() - _FIRST_OBSERVATIONS).exists()
-    for chain_id, chain in configured.items():
-        if chain_id in problems:
-            for problem in (Problem(*stored) for stored in problems[chain_id]):
-                quoting = problem.values.pop(QUOTING, problem.sentence)
-                yield problem._replace(sentence=quoting) if quotes_nodes else problem
+    order = list(ProblemKind)
+    for chain in get_chains().chains:
+        if chain.id in observed:
+            yield from sorted(stored[chain.id], key=lambda problem: (order.index(problem.kind), problem.sentence))
         elif is_observing:
             minutes = SEEN.total_seconds() / 60
             sentence = f"No worker has observed {chain.label} for {minutes:.0f} minutes, so its state is unknown."
-            yield Problem("chain_not_watched", sentence, subject(chain_id))
+            yield SeenProblem(ProblemKind.CHAIN_NOT_WATCHED, sentence, subject(chain.id))
 
 
-def stopped(*, tells_who: bool = True) -> Iterator[Problem]:
-    """Yield a problem for each stop. Only operators are told who has stopped (`tells_who`)."""
+@check
+def stopped() -> Iterator[SeenProblem]:
+    """Yield a problem for each stop."""
     destinations = [chain.id for chain in get_chains().destinations()]
     for stop in Stop.objects.filter(chain_id__in=destinations).order_by("chain_id", "source_chain_id", "signer"):
-        sentence = stop.sentence_for_operators if tells_who else stop.sentence
+        told = partial(SeenProblem, sentence=stop.sentence_for_operators, public=stop.sentence)
         of_signer = subject(stop.chain_id, signer=stop.signer)
         if stop.code == StopCode.NOT_BELIEVED:
-            yield Problem("node_doubtful", sentence, of_signer | {STOP: stop.code})
+            yield told(ProblemKind.NODE_DOUBTFUL, values=of_signer | {STOP: stop.code})
         elif stop.signer:
-            yield Problem("signer_paused", sentence, of_signer)
+            yield told(ProblemKind.SIGNER_PAUSED, values=of_signer)
         elif not stop.source_chain_id:
-            yield Problem("signing_stopped", sentence, subject(stop.chain_id))
+            yield told(ProblemKind.SIGNING_STOPPED, values=subject(stop.chain_id))
         elif get_chains().connection(stop.source_chain_id, stop.chain_id):
-            yield Problem("connection_paused", sentence, _connection(stop.source_chain_id, stop.chain_id))
+            yield told(ProblemKind.CONNECTION_PAUSED, values=_connection(stop.source_chain_id, stop.chain_id))
 
 
-def troubled_signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
-    """Yield the problems of signers that workers have stored with them. Only operators see nodes' words."""
+@check
+def troubled_signers() -> Iterator[SeenProblem]:
+    """Yield the problems of signers that workers have stored with them."""
     destinations = [chain.id for chain in get_chains().destinations()]
     in_trouble = Signer.objects.filter(chain_id__in=destinations).exclude(
         nonce_fault=None, receipt_fault=None, signing_problem=None, foreign_count=0
@@ -194,19 +211,19 @@ def troubled_signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
     for signer in in_trouble.annotate(is_watched=is_watched).order_by("pk"):
         of_signer = subject(signer.chain_id, signer=signer.address)
         faults = {
-            "nonce_gap": signer.nonce_fault,
-            "receipt_unusable": signer.receipt_fault,
-            "signer_not_signing": signer.signing_problem,
+            ProblemKind.NONCE_GAP: signer.nonce_fault,
+            ProblemKind.RECEIPT_UNUSABLE: signer.receipt_fault,
+            ProblemKind.SIGNER_NOT_SIGNING: signer.signing_problem,
         }
-        for code, fault in faults.items():
+        for kind, fault in faults.items():
             if fault and signer.is_watched:
-                yield Problem(code, fault.for_operators if quotes_nodes else str(fault), of_signer)
+                yield SeenProblem(kind, fault.for_operators, of_signer)
         if signer.foreign_since:
             since, count = signer.foreign_since.timestamp(), signer.foreign_count
             code = "foreign_nonces" if signer.is_robbed else "foreign_nonces_suspected"
             foreign = wait(code, since=since, signer=signer.address, chain=signer.chain_id, count=count)
             suspicion = {} if signer.is_robbed else {SUSPICION: "one node"}
-            yield Problem("foreign_transactions", foreign.for_operators, of_signer | suspicion)
+            yield SeenProblem(ProblemKind.FOREIGN_TRANSACTIONS, foreign.for_operators, of_signer | suspicion)
 
 
 def subject(chain_id: int, **more: str) -> dict[str, str]:
@@ -217,8 +234,9 @@ def _connection(source: int, destination: int) -> dict[str, str]:
     return {"sourceChainId": str(source), "destinationChainId": str(destination)}
 
 
-def signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
-    """Yield the problems of signers on chains where batches or transactions wait. Only operators see nodes' words."""
+@check
+def signers() -> Iterator[SeenProblem]:
+    """Yield the problems of signers on chains where batches or transactions wait."""
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
@@ -239,10 +257,9 @@ def signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
             # Money for a signer whose key is stolen would go to the thief.
             is_in_vain = signer.is_robbed and signer.wait and signer.wait.code in _UNFUNDED
             if signer.chain_id == chain.id and signer.wait and not is_in_vain:
-                notice = signer.wait.for_operators if quotes_nodes else str(signer.wait)
-                signer_by_notice.setdefault(notice, signer.address)
+                signer_by_notice.setdefault(signer.wait.for_operators, signer.address)
         for notice, address in signer_by_notice.items():
-            yield Problem("signer_waits", notice, subject(chain.id, signer=address))
+            yield SeenProblem(ProblemKind.SIGNER_WAITS, notice, subject(chain.id, signer=address))
         for signer in since:
             is_stuck = signer.chain_id == chain.id and abs(clock.earliest() - signer.since) > stuck_after(chain)
             nonce = unsent.get(signer.pk, signer.nonce if is_stuck else None)
@@ -252,13 +269,14 @@ def signers(*, quotes_nodes: bool = True) -> Iterator[Problem]:
                     f"The transaction with nonce {nonce} of the signer {signer.address} on {chain.label} {fault}, "
                 )
                 sentence += "and later ones wait for it."
-                error = errors.get((signer.pk, nonce)) if quotes_nodes else None
+                error = errors.get((signer.pk, nonce))
                 sentence = with_words(sentence, error.words if error else "")
-                yield Problem("signer_waits", sentence, subject(chain.id, signer=signer.address))
+                yield SeenProblem(ProblemKind.SIGNER_WAITS, sentence, subject(chain.id, signer=signer.address))
 
 
-def facts_registries(*, for_operators: bool = True) -> Iterator[Problem]:
-    """Yield the problems of connections. Only operators get commands."""
+@check
+def facts_registries() -> Iterator[SeenProblem]:
+    """Yield the problems of connections."""
     deployed = FactsRegistry.in_use.exclude(deployed_at=None)
     rows = {(row.source_chain_id, row.destination_chain_id): row for row in deployed}
     for connected in get_chains().connections:
@@ -266,15 +284,15 @@ def facts_registries(*, for_operators: bool = True) -> Iterator[Problem]:
         row = rows.get(ends)
         if row is None:
             lacking = deployments.not_deployed(connected.destination_id, connected.source_id)
-            yield Problem("no_registry", lacking.for_operators if for_operators else str(lacking), _connection(*ends))
+            yield SeenProblem(ProblemKind.NO_REGISTRY, lacking.for_operators, _connection(*ends), str(lacking))
         elif row.refused:
-            sentence = row.refusal.for_operators if for_operators else str(row.refusal)
-            yield Problem("registry_refused", sentence, _connection(*ends))
+            refusal = row.refusal
+            yield SeenProblem(ProblemKind.REGISTRY_REFUSED, refusal.for_operators, _connection(*ends), str(refusal))
         elif why := row.current_given_up:
             sentence = f"Batches for facts of chain {ends[0]} on chain {ends[1]} wait until their deadlines: {why}"
-            yield Problem("transactions_fail", sentence, _connection(*ends))
+            yield SeenProblem(ProblemKind.TRANSACTIONS_FAIL, sentence, _connection(*ends))
         if row and not row.refused and (ends_at := deployments.history_ends_at(row)):
-            yield from _of_history(row, connected, ends_at, for_operators=for_operators)
+            yield from _of_history(row, connected, ends_at)
     for source, destination in rows:
         if get_chains().connection(source, destination):
             continue
@@ -285,12 +303,10 @@ def facts_registries(*, for_operators: bool = True) -> Iterator[Problem]:
             batches = "1 open batch waits" if count == 1 else f"{count:,} open batches wait"
             sentence = f"{batches} for facts of chain {source} on chain {destination}. chains.toml no longer connects "
             sentence += "them: write the connection back, or cancel the batches."
-            yield Problem("connection_missing", sentence, _connection(source, destination))
+            yield SeenProblem(ProblemKind.CONNECTION_MISSING, sentence, _connection(source, destination))
 
 
-def _of_history(
-    row: FactsRegistry, connected: Connection, ends_at: datetime, *, for_operators: bool
-) -> Iterator[Problem]:
+def _of_history(row: FactsRegistry, connected: Connection, ends_at: datetime) -> Iterator[SeenProblem]:
     """Yield a problem if the beacon history of a connection's registry ends soon, or has ended."""
     source, destination = (get_chains().chain(chain_id) for chain_id in (connected.source_id, connected.destination_id))
     seen = ChainWatch.objects.filter(pk=source.id).values_list("timestamp", flat=True).first() or 0
@@ -307,21 +323,22 @@ def _of_history(
     sentence = f"{why} {source.label} has passed it. " if left <= 0 else f"{why}{before} "
     sentence += f"What is recorded stays good, but {'without another registry ' if is_replaceable else ''}{effect}."
     ends = deployments.history_wait(row, sentence)
-    told = ends.for_operators if for_operators else str(ends)
-    yield Problem("history_ends", told, _connection(source.id, destination.id))
+    yield SeenProblem(ProblemKind.HISTORY_ENDS, ends.for_operators, _connection(source.id, destination.id), str(ends))
 
 
-def storing() -> Iterator[Problem]:
+@check
+def storing() -> Iterator[SeenProblem]:
     if sentence := database_check.problem():
-        yield Problem("storage", sentence)
+        yield SeenProblem(ProblemKind.STORAGE, sentence)
 
 
-def pooled() -> Iterator[Problem]:
+@check
+def pooled() -> Iterator[SeenProblem]:
     if sentence := pooler.problem():
-        yield Problem("pooler_limits", sentence)
+        yield SeenProblem(ProblemKind.POOLER_LIMITS, sentence)
 
 
-def attesters() -> Iterator[Problem]:
+def attesters() -> Iterator[SeenProblem]:
     """Yield notices about configured connections that work. They are sentences for the operator, without a code.
 
     Notices of other connections are left out, because nothing would ever remove them.
@@ -329,10 +346,12 @@ def attesters() -> Iterator[Problem]:
     for row in FactsRegistry.in_use.exclude(risk=None).order_by("pk"):
         if get_chains().connection(row.source_chain_id, row.destination_chain_id):
             for risk in row.current_risks:
-                yield Problem("", str(risk), _connection(row.source_chain_id, row.destination_chain_id))
+                yield SeenProblem(
+                    ProblemKind.RISK, str(risk), _connection(row.source_chain_id, row.destination_chain_id)
+                )
 
 
-def users_webhooks() -> Iterator[Problem]:
+def users_webhooks() -> Iterator[SeenProblem]:
     """Yield a notice if nothing has been delivered since the first of the deliveries that fail now."""
     failing = webhooks.failing()
     if failing and (lasting := clock.earliest() - failing.since) > _WEBHOOKS_MAY_FAIL:
@@ -340,59 +359,51 @@ def users_webhooks() -> Iterator[Problem]:
             f"No webhook of users was delivered for {lasting.total_seconds() / 60:,.0f} minutes. Those that failed: "
         )
         sentence += f"{failing.webhooks}, to this number of receivers: {failing.receivers}."
-        yield Problem("webhooks_failing", sentence)
-
-
-Check: TypeAlias = Callable[[], Iterator[Problem]]
-"""It raises `django.db.DatabaseError` where the database does not answer."""
-CHECKS: tuple[Check, ...] = (
-    *(workers, standstills, chains, stopped),
-    *(troubled_signers, signers, facts_registries, storing, pooled),
-)
+        yield SeenProblem(ProblemKind.WEBHOOKS_FAILING, sentence)
 
 
 @dataclass(frozen=True)
 class Findings:
-    """The problems and risks that workers have found."""
+    """The problems that are seen now."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[SeenProblem] = field(default_factory=list)
     """Problems that keep the service from working."""
-    notices: list[Problem] = field(default_factory=list)
+    notices: list[SeenProblem] = field(default_factory=list)
     """Risks that the operator must look into."""
 
     def about_chain(self, chain_id: int) -> list[str]:
+        """Return the sentences for everybody about a chain."""
         return self._about(subject(chain_id))
 
     def about_connection(self, source: int, destination: int) -> list[str]:
         """Return the sentences about a connection. A stop of all sending on its destination is one of them."""
-        chain = subject(destination)
-        stops = [each.sentence for each in self.problems if (each.code, each.values) == ("signing_stopped", chain)]
+        stop = (ProblemKind.SIGNING_STOPPED, subject(destination))
+        stops = [each.for_everybody for each in self.problems if (each.kind, each.values) == stop]
         return stops + self._about(_connection(source, destination))
 
     def _about(self, values: Mapping[str, str]) -> list[str]:
         found = (*self.problems, *self.notices)
-        about = (each.sentence for each in found if values.items() <= each.values.items())
+        about = (each.for_everybody for each in found if values.items() <= each.values.items())
         return list(dict.fromkeys(about))
 
 
 def findings(checks: Iterable[Check] = CHECKS) -> Findings:
-    """Return what workers have found. Raises `django.db.DatabaseError`."""
+    """Return the problems that are seen now. Raises `django.db.DatabaseError`."""
     problems = [problem for check in checks for problem in check()]
-    if any(problem.code == "storage" for problem in problems):
-        problems = [problem for problem in problems if problem.code not in STORED]
-    # A thief would take the money, as in `signers`.
-    robbed = [problem.values for problem in problems if problem.code == "foreign_transactions"]
-    problems = [each for each in problems if each.code != "signer_unfunded" or each.values not in robbed]
-    notices = [problem for problem in problems if problem.code in _OF_NOTICES]
-    problems = [problem for problem in problems if problem not in notices]
-    return Findings(problems, [*notices, *attesters(), *users_webhooks()])
+    silenced = {(kind, json.dumps(problem.values)) for problem in problems for kind in SILENCES.get(problem.kind, ())}
+    everywhere = {kind for kind, subject in silenced if subject == "{}"}
+    told = [
+        problem
+        for problem in problems
+        if problem.kind not in everywhere and (problem.kind, json.dumps(problem.values)) not in silenced
+    ]
+    notices = [problem for problem in told if problem.is_notice]
+    return Findings([problem for problem in told if not problem.is_notice], [*notices, *attesters(), *users_webhooks()])
 
 
 def of_chains() -> Findings:
-    """Return what workers have found about chains and connections, for public pages."""
-    unquoted = (partial(check, quotes_nodes=False) for check in (chains, troubled_signers, signers))
-    found = findings([*unquoted, partial(stopped, tells_who=False), partial(facts_registries, for_operators=False)])
-    return Findings(*([each.for_everybody for each in told] for told in (found.problems, found.notices)))
+    """Return the problems of chains and connections, for public pages."""
+    return findings([chains, stopped, troubled_signers, signers, facts_registries])
 
 
 # --- Standstills ------------------------------------------------------------------------------------------------------
@@ -468,24 +479,6 @@ def _oldest(stage: Stage, name: LaneName, rows: QuerySet[Any]) -> QuerySet[Any, 
 
 
 # --- Severities -------------------------------------------------------------------------------------------------------
-#
-# Which problems get a person out of bed: those by which money is lost, or all batches to a chain of value stand still.
-# Others wait for the morning, and so does all that concerns test networks and sources.
-
-
-class Severity(StrEnum):
-    CRITICAL = "critical"
-    WARNING = "warning"
-
-
-# Nothing is served or proven.
-_OF_SERVICE = frozenset({DATABASE_UNAVAILABLE, "storage", "no_worker", "chains_file"})
-_OF_CHAIN = frozenset({"chain_unavailable", "foreign_transactions", "signer_waits"})
-# Another signer of the chain, or another URL, may go on.
-_OF_EACH_SIGNER = frozenset({"signer_unfunded", "signer_unreadable", "signer_not_signing"})
-_OF_EACH_URL = "wrong_chain"
-CRITICAL_CODES = _OF_SERVICE | _OF_CHAIN | _OF_EACH_SIGNER | {_OF_EACH_URL, "standstill", "node_doubtful"}
-"""The codes of problems that may be critical."""
 
 
 def severity_of(chain: Chain) -> Severity:
@@ -494,33 +487,35 @@ def severity_of(chain: Chain) -> Severity:
     return Severity.CRITICAL if is_of_value else Severity.WARNING
 
 
-def critical(problems: Sequence[Problem]) -> list[Problem]:
+def critical(problems: Sequence[SeenProblem]) -> list[SeenProblem]:
     """Return the critical ones of the problems, which are all that are known."""
     chains = {str(chain.id): chain for chain in get_chains().chains if severity_of(chain) == Severity.CRITICAL}
-    troubled = _troubled(filter(_is_of_signer, problems), "signer")
-    wrong = _troubled((problem for problem in problems if problem.code == _OF_EACH_URL), "url")
-    found: list[Problem] = []
-    for problem in problems:
-        chain = chains.get(problem.values.get("chainId", ""))
-        if problem.code == "standstill":
-            is_critical = problem.values["kind"] != Stage.WEBHOOKS and NETWORKS not in problem.values
-        elif problem.code in _OF_SERVICE or chain is None:
-            is_critical = problem.code in _OF_SERVICE
-        elif _is_of_signer(problem):
-            is_critical = troubled[str(chain.id)] >= len(chain.all_signers)
-        elif problem.code == _OF_EACH_URL:
-            is_critical = wrong[str(chain.id)] >= len(chain.rpc_urls)
-        else:
-            is_critical = problem.code in _OF_CHAIN and SUSPICION not in problem.values
-        if is_critical:
-            found.append(problem)
-    return found
+    reached = [(problem, _reach(problem), chains.get(problem.values.get("chainId", ""))) for problem in problems]
+    # Another signer of the chain, or another URL, may go on.
+    troubled = Counter(
+        {
+            (reach, chain.id, problem.values.get("url" if reach == Reach.URL else "signer")): (reach, chain.id)
+            for problem, reach, chain in reached
+            if chain and reach in {Reach.SIGNER, Reach.URL}
+        }.values()
+    )
+
+    def is_critical(reach: Reach, chain: Chain | None) -> bool:
+        if chain is None or reach in {Reach.SERVICE, Reach.STAGE}:
+            return reach in {Reach.SERVICE, Reach.STAGE}
+        if reach in {Reach.SIGNER, Reach.URL}:
+            return troubled[reach, chain.id] >= len(chain.all_signers if reach == Reach.SIGNER else chain.rpc_urls)
+        return reach == Reach.CHAIN
+
+    return [problem for problem, reach, chain in reached if is_critical(reach, chain)]
 
 
-def _is_of_signer(problem: Problem) -> bool:
-    return problem.code in _OF_EACH_SIGNER or STOP in problem.values
-
-
-def _troubled(problems: Iterable[Problem], kind: str) -> Counter[str]:
-    """Return for each chain how many of its signers, or URLs, have one of these problems. `kind` is their value."""
-    return Counter(chain for chain, _ in {(each.values.get("chainId", ""), each.values.get(kind)) for each in problems})
+def _reach(problem: SeenProblem) -> Reach:
+    """Return what a problem stops, which its values may lessen."""
+    reach = problem.kind.reach
+    is_less = (
+        (reach == Reach.STAGE and (problem.values["kind"] == Stage.WEBHOOKS or NETWORKS in problem.values))
+        or SUSPICION in problem.values
+        or (problem.kind == ProblemKind.NODE_DOUBTFUL and STOP not in problem.values)
+    )
+    return Reach.PART if is_less else reach

@@ -25,7 +25,8 @@ from config.configured_chains import get_chains
 from proving import sources
 from proving.connections import open_connection
 from proving.health import attester_checks, chain_watch, findings
-from proving.health.findings import Problem
+from proving.health.findings import SeenProblem
+from proving.health.problem_kinds import ProblemKind
 from proving.models import FactsRegistry
 from proving.reading import provable_blocks
 from proving.reading.provable_blocks import Abilities, probe
@@ -38,7 +39,7 @@ _SLOTS = {"eth_createAccessList": "by list", "debug_traceCall": "by trace", "eth
 _COLUMNS = ("node", "head", "age", "finalized", "slots", "pending", "EIP-2935", "proofs")
 
 
-def check(say: Callable[[str], object]) -> list[Problem]:
+def check(say: Callable[[str], object]) -> list[SeenProblem]:
     """Print a line for each check, and return the problems. Raises `ChainsError`."""
     chains = get_chains()
     try:
@@ -76,15 +77,15 @@ def check(say: Callable[[str], object]) -> list[Problem]:
     return problems + found.problems
 
 
-def _check_database() -> Iterator[Problem]:
+def _check_database() -> Iterator[SeenProblem]:
     """Yield a problem if the database doesn't answer. It may have no tables yet."""
     try:
         database.introspection.table_names()
     except DatabaseError:
-        yield Problem(findings.DATABASE_UNAVAILABLE, "The database does not answer.")
+        yield SeenProblem(ProblemKind.DATABASE_UNAVAILABLE, "The database does not answer.")
 
 
-def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
+def check_node(url: str, say: Callable[[str], object]) -> list[SeenProblem]:
     """Print the abilities of a node, which needn't be in chains.toml. Return problems.
 
     Raises `ValueError` if `url` can't be used.
@@ -94,16 +95,16 @@ def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
     try:
         chain_id = RpcNode(chain.id, url, host).chain_id()
     except NodeUnavailable as error:
-        return [Problem("chain_unavailable", error.for_operators.removesuffix(".") + ".")]
+        return [SeenProblem(ProblemKind.CHAIN_UNAVAILABLE, error.for_operators.removesuffix(".") + ".")]
     say(f"A node of chain {chain_id}")
     if _check_nodes(chain.model_copy(update={"id": chain_id}), say, must_prove=True):
         return []
-    return [Problem("no_proofs", "The node can't serve a source chain: it has no proofs (eth_getProof).")]
+    return [SeenProblem(ProblemKind.NO_PROOFS, "The node can't serve a source chain: it has no proofs (eth_getProof).")]
 
 
 def _check_chain(
     chain: Chain, chains: Chains, missing: Sequence[Connection], say: Callable[[str], object], *, has_database: bool
-) -> list[Problem]:
+) -> list[SeenProblem]:
     """Print lines about a chain's nodes and signers. `missing` has the connections to it without a registry."""
     must_prove = chain.id in {connection.source_id for connection in chains.connections}
     _check_nodes(chain, say, must_prove=must_prove)
@@ -124,7 +125,7 @@ def _check_chain(
     return problems
 
 
-def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
+def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> list[SeenProblem]:
     """Resolve an ENS name as a submission does, if names are resolved on this chain."""
     if chains.ens is None or chains.ens.chain_id != chain.id:
         return []
@@ -134,12 +135,12 @@ def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
     try:
         ens.resolve(chain, ["eth"])
     except NodeUnavailable as error:
-        return [Problem("names_unavailable", error.for_operators)]
+        return [SeenProblem(ProblemKind.NAMES_UNAVAILABLE, error.for_operators)]
     say("  ENS names work.")
     return []
 
 
-def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
+def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str], object]) -> list[SeenProblem]:
     """Print the newest block that the rollup of a connection has confirmed."""
     try:
         opened = open_connection(connection.destination_id, connection.source_id)
@@ -150,9 +151,9 @@ def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str]
     except deployments.Unusable:
         return []
     except ChainError as error:
-        return [Problem("nothing_confirmed", error.for_operators)]
+        return [SeenProblem(ProblemKind.NOTHING_CONFIRMED, error.for_operators)]
     if isinstance(newest, NotYet):
-        return [Problem("nothing_confirmed", str(newest.reason))]
+        return [SeenProblem(ProblemKind.NOTHING_CONFIRMED, str(newest.reason))]
     say(f"  The newest confirmed block of {chains.chain(connection.source_id).label} is {newest}.")
     return []
 
@@ -250,12 +251,15 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
     )
 
 
-def _check_service(chain: Chain, signer: SignerKey | RemoteSigner, say: Callable[[str], object]) -> Iterator[Problem]:
+def _check_service(
+    chain: Chain, signer: SignerKey | RemoteSigner, say: Callable[[str], object]
+) -> Iterator[SeenProblem]:
     """Ask a signer's service which accounts it has, and print a line. Nothing is signed."""
     if isinstance(signer, RemoteSigner):
         if problem := signer.problem():
-            yield Problem(
-                "signer_not_signing", f"The service {signer.host} of {signer.address} on {chain.label} {problem}."
+            yield SeenProblem(
+                ProblemKind.SIGNER_NOT_SIGNING,
+                f"The service {signer.host} of {signer.address} on {chain.label} {problem}.",
             )
         else:
             say(f"  The service {signer.host} answers for it.")
@@ -306,14 +310,14 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
 # --- Beacon nodes and era files ---------------------------------------------------------------------------------------
 
 
-def _check_beacon(chain: Chain, say: Callable[[str], object]) -> list[Problem]:
+def _check_beacon(chain: Chain, say: Callable[[str], object]) -> list[SeenProblem]:
     """Print a line about each beacon node and each location of era files. Return a problem if none can be used."""
     if chain.beacon_chain is None:
         return []
     return [*_check_beacon_nodes(chain, chain.beacon_chain, say), *_check_era_files(chain, chain.beacon_chain, say)]
 
 
-def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str], object]) -> list[Problem]:
+def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str], object]) -> list[SeenProblem]:
     answers, tells_summaries, unfit = False, False, list[str]()
     for url, host in zip(chain.beacon_urls, chain.beacon_hosts, strict=True):
         client = BeaconClient(chain.model_copy(update={"beacon_urls": (url,)}), beacon_chain)
@@ -339,7 +343,7 @@ def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[
         return []
     lacking = "returns historical summaries, so no new jump can begin" if answers else "can be used"
     sentences = [f"No beacon node in beacon_urls of {chain.label} {lacking}.", *(f"{each}." for each in unfit)]
-    return [Problem("no_beacon_node", " ".join(sentences))]
+    return [SeenProblem(ProblemKind.NO_BEACON_NODE, " ".join(sentences))]
 
 
 def _slot_with_time(chain: BeaconChain, slot: int) -> str:
@@ -350,7 +354,7 @@ def _slot_with_time(chain: BeaconChain, slot: int) -> str:
         return f"slot {slot:,}"
 
 
-def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str], object]) -> list[Problem]:
+def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str], object]) -> list[SeenProblem]:
     can_be_read = False
     for place in chain.era_files:
         label = f"folder {place.name}" if isinstance(place, Path) else urlsplit(place).netloc.rpartition("@")[2]
@@ -368,7 +372,7 @@ def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str
         say(f"  Era files, {label}: {'; '.join(listed)}.")
     if can_be_read or not chain.era_files:
         return []
-    return [Problem("no_era_files", f"No place of era_files of {chain.label} is readable.")]
+    return [SeenProblem(ProblemKind.NO_ERA_FILES, f"No place of era_files of {chain.label} is readable.")]
 
 
 def _newest(chain: BeaconChain, files: EraFiles) -> list[str]:

@@ -1,6 +1,6 @@
 """Messages to the operator's webhook (`OPERATOR_WEBHOOK_URL`) when a problem of `/healthz` begins, and when it ends.
 
-The worker that holds the lane stores problems as `ProblemReport`, and sends their messages. If it is killed between
+The worker that holds the lane stores problems as `Problem`, and sends their messages. If it is killed between
 sending and storing, the message is sent again with the same `webhook-id`. So a receiver gets each at least once.
 
 While the database doesn't answer, nobody can hold a lane, and nothing is sent.
@@ -8,12 +8,10 @@ While the database doesn't answer, nobody can hold a lane, and nothing is sent.
 
 import json
 import logging
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from hashlib import sha256
 
 from django.conf import settings
 from django.db.models import F, Q
@@ -22,30 +20,18 @@ from django.db.models.functions import Coalesce, Now
 from chains import bounded_http
 from chains.bounded_http import Failed, HttpRequest
 from config.database import due_rows
-from proving.health import findings
-from proving.health.findings import Problem, Severity
-from proving.models import SEEN, ProblemReport
+from proving.health import findings, stored_problems
+from proving.health.findings import SeenProblem
+from proving.health.problem_kinds import KIND_BY_CODE, SILENCES, ProblemKind, Severity
+from proving.models import Problem
 from proving.webhooks.delivery import TOTAL_SECONDS, signed_headers
 from proving.working.lanes import HeldLane
 from queries import clock, webhooks
 
 logger = logging.getLogger(__name__)
 
-# A problem is told when it was first seen this long ago. It ends when it wasn't seen for longer than a node rests, so a
-# problem that comes and goes is one.
-_HELD, _ABSENT = timedelta(seconds=30), SEEN
-# The codes of problems with different causes. Each cause is reported, although the subject stays the same.
-_WITH_CAUSES = frozenset(
-    {
-        *("storage", "chain_unavailable", "wrong_history", "no_proofs", "node_fails", "node_doubtful"),
-        *("signer_unreadable", "signer_waits", "signer_not_signing", "receipt_unusable", "foreign_transactions"),
-        *("registry_refused", "transactions_fail"),
-    }
-)
-# Maximum causes of a problem that are told. A node may report new ones for ever.
-_MOST_CAUSES = 3
-# Numbers change while a cause stays. An HTTP status, and a code in parentheses, tell causes apart.
-_AMOUNT = re.compile(r"(?i)(?<![\w(-])(?<!status )(0x)?[0-9a-f]*\d[0-9a-f.,-]*")
+# A problem is told when it was first seen this long ago.
+_HELD = timedelta(seconds=30)
 # First and longest pause between two attempts, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 600
 # Maximum messages of a turn, which are sent at the same time.
@@ -63,7 +49,7 @@ class ProblemMessage:
 
 def _message(
     problem_id: str,
-    problem: Problem,
+    problem: SeenProblem,
     severity: Severity,
     began_at: datetime,
     ended_at: datetime | None,
@@ -72,7 +58,7 @@ def _message(
     kind = "ended" if ended_at else "began"
     data = {
         "id": problem_id,
-        "code": problem.code,
+        "code": problem.kind,
         "severity": severity,
         "problem": problem.sentence,
         "values": problem.values,
@@ -117,66 +103,33 @@ def _is_taken(reply: bounded_http.HttpReply | Failed) -> bool:
 
 def report(lane: HeldLane) -> None:
     """Store which problems began and ended, and send the messages that are due."""
-    problems: dict[str, Problem] = {}
     found = findings.findings()
-    for problem in (*found.problems, *(notice for notice in found.notices if notice.code)):
-        problems.setdefault(_key(problem), problem)
-    lane.write(partial(_note, problems))
-    due = list(due_rows.due(ProblemReport.objects.all()).order_by("due_at")[:_MESSAGES])
+    lane.write(
+        partial(_note, [*found.problems, *(notice for notice in found.notices if notice.kind != ProblemKind.RISK)])
+    )
+    due = list(due_rows.due(Problem.objects.all()).order_by("due_at")[:_MESSAGES])
     for row, is_taken in zip(due, _deliver(_next_messages(due)), strict=True):
         lane.write(partial(_note_attempt, row, is_taken=is_taken))
 
 
-def _subject(key: str) -> str:
-    """Return a key without the cause."""
-    return re.sub(" [0-9a-f]{16}$", "", key)
-
-
-def _key(problem: Problem) -> str:
-    """Return the code, the subject, and the cause if several are possible, in whatever order it names nodes."""
-    key = f"{problem.code} {json.dumps(problem.values)}"
-    if problem.code not in _WITH_CAUSES:
-        return key
-    parts = re.split(r"[:;] ", problem.sentence.rstrip("."))
-    cause = " ".join(sorted(_AMOUNT.sub("", part) for part in parts))
-    return f"{key} {sha256(cause.encode()).hexdigest()[:16]}"
-
-
-def _note(problems: Mapping[str, Problem]) -> None:
-    unfinished = ProblemReport.objects.filter(ended_at=None)
-    rows: dict[str, list[ProblemReport]] = {}
-    for row in unfinished:
-        rows.setdefault(_subject(row.key), []).append(row)
-    new: list[ProblemReport] = []
-    for key, problem in problems.items():
-        before = rows.get(_subject(key), [])
-        told = [row for row in before if row.is_told]
-        if len(told) < _MOST_CAUSES and all(row.key != key for row in before):
-            # The problem is as old as its first cause, unless that was told.
-            began_at = Now() if told or not before else min(row.began_at for row in before)
-            new.append(ProblemReport(key=key, began_at=began_at, seen_at=Now(), **problem._asdict()))
-    ProblemReport.objects.bulk_create(new)
-    # A cause that was told ends with its problem.
-    going_on = [row.pk for key in problems for row in rows.get(_subject(key), [])]
-    unfinished.filter(pk__in=going_on, is_told=False).exclude(key__in=problems).delete()
-    is_present = Q(key__in=problems) | Q(pk__in=going_on)
-    present, absent = unfinished.filter(is_present), unfinished.exclude(is_present)
-    if any(problem.code == "storage" for problem in problems.values()):
-        # `findings` leaves these out then, although they may go on.
-        absent = absent.exclude(code__in=findings.STORED)
-    present.update(seen_at=Now(), absent_since=None)
-    absent.filter(absent_since=None).update(absent_since=Now())
+def _note(problems: Sequence[SeenProblem]) -> None:
+    """Store the problems that nobody has stored, and make the messages of lasting ones due."""
+    # `findings` leaves some kinds out while others are seen, although they may go on.
+    hidden = [kind for problem in problems if not problem.values for kind in SILENCES.get(problem.kind, ())]
+    stored_problems.replace([problem for problem in problems if not problem.row], hidden=hidden)
+    present = Q(seen_by="", absent_since=None) | Q(pk__in=[problem.row for problem in problems])
     # A time in the future was stored by a clock that was ahead.
     recent = (Now() - _HELD, Now() + _HELD)
-    present.filter(is_told=False, due_at=None).exclude(began_at__range=recent).update(due_at=Now())
-    ended = absent.exclude(absent_since__range=(Now() - _ABSENT, Now() + _ABSENT))
-    ended.filter(is_told=False, due_at=None).delete()
-    ended.update(ended_at=F("seen_at"), due_at=Coalesce("due_at", Now()))
+    untold = Problem.objects.filter(present, ended_at=None, is_told=False, due_at=None)
+    untold.exclude(began_at__range=recent).update(due_at=Now())
 
 
-def _next_messages(due: Iterable[ProblemReport]) -> list[ProblemMessage]:
+def _next_messages(due: Iterable[Problem]) -> list[ProblemMessage]:
     # The problems that are known together tell whether a chain has a signer left.
-    problems = {row.pk: Problem(row.code, row.sentence, row.values) for row in ProblemReport.objects.order_by("pk")}
+    problems = {
+        row.pk: SeenProblem(KIND_BY_CODE[row.code], row.sentence, row.values)
+        for row in Problem.objects.filter(code__in=[*KIND_BY_CODE]).order_by("pk")
+    }
     critical = findings.critical([*problems.values()])
     messages: list[ProblemMessage] = []
     for row in due:
@@ -186,8 +139,8 @@ def _next_messages(due: Iterable[ProblemReport]) -> list[ProblemMessage]:
     return messages
 
 
-def _note_attempt(row: ProblemReport, *, is_taken: bool) -> None:
-    this = ProblemReport.objects.filter(pk=row.pk)
+def _note_attempt(row: Problem, *, is_taken: bool) -> None:
+    this = Problem.objects.filter(pk=row.pk)
     since = row.ended_at if row.is_told and row.ended_at else row.began_at
     if not is_taken and clock.earliest() - since < webhooks.RETRIED:
         pause = due_rows.backoff(row.attempts, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)

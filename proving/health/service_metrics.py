@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from config import static_files
 from config.configured_chains import get_chains
 from proving.health import findings
-from proving.health.findings import Severity
+from proving.health.problem_kinds import ProblemKind, Reach, Severity
 from proving.models import (
     ChainHead,
     ChainWatch,
@@ -41,6 +41,7 @@ _Family = CounterMetricFamily | GaugeMetricFamily
 # Seconds for which an answer is reused.
 KEPT_SECONDS = 5
 _HOUR = timedelta(hours=1)
+_OF_THE_PROCESS = {ProblemKind.CHAINS_FILE, ProblemKind.DATABASE_UNAVAILABLE}
 
 
 class ServiceMetrics(Collector):
@@ -277,12 +278,15 @@ def _health() -> Iterator[_Family]:
     yield from _families((), [((), WorkerHeartbeat.running().count())], ("workers", "Workers that run."))
     found = findings.findings()
     critical = findings.critical(found.problems)
-    problems = [notice for notice in found.notices if notice.code]
-    problems += [problem for problem in found.problems if problem not in critical]
-    counts = {(code, Severity.WARNING): 0 for code in findings.CODES}
-    counts |= {(code, Severity.CRITICAL): 0 for code in findings.CODES if code in findings.CRITICAL_CODES}
-    counts |= Counter((problem.code, Severity.WARNING) for problem in problems)
-    counts |= Counter((problem.code, Severity.CRITICAL) for problem in critical)
+    warnings = [problem for problem in found.problems if problem not in critical]
+    warnings += [notice for notice in found.notices if notice.kind != ProblemKind.RISK]
+    # A process that computes metrics has read the file and the database.
+    counted = [
+        kind for kind in ProblemKind if kind.reach not in {Reach.RISK, Reach.COMMAND} and kind not in _OF_THE_PROCESS
+    ]
+    counts = {(kind, severity): 0 for kind in counted for severity in kind.severities}
+    counts |= Counter((problem.kind, Severity.WARNING) for problem in warnings)
+    counts |= Counter((problem.kind, Severity.CRITICAL) for problem in critical)
     help_text = "Problems that keep the service from working, with the codes of /healthz. `critical` ones can't wait."
     yield from _families(("code", "severity"), sorted(counts.items()), ("problems", help_text))
     connections = {(connection.source_id, connection.destination_id) for connection in get_chains().connections}

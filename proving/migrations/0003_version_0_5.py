@@ -7,6 +7,15 @@ class Migration(Expansion):
     dependencies = [("proving", "0002_version_0_4")]
 
     operations = [
+        # The table of reports becomes that of problems, and keeps its name. Version 0.4.0 goes on writing reports.
+        migrations.AddField(
+            "problemreport", "seen_by", models.CharField(blank=True, db_default="", default="", max_length=20)
+        ),
+        migrations.AddField("problemreport", "chain_id", models.PositiveBigIntegerField(db_default=0, default=0)),
+        migrations.AddField("problemreport", "shown", models.TextField(blank=True, db_default="", default="")),
+        migrations.AddField("problemreport", "public", models.TextField(blank=True, db_default="", default="")),
+        # Problems are rows of their own. Version 0.4.0 writes and reads this column.
+        migrations.AlterField("chainwatch", "problems", models.JSONField(db_default=[], default=list)),
         migrations.AddField(
             "transaction",
             "failure",
@@ -33,5 +42,12 @@ class Migration(Expansion):
             "jumpleaves",
             "kind",
             models.CharField(choices=[("period", "Period"), ("epoch", "Epoch"), ("state", "State")], max_length=6),
+        ),
+        migrations.SeparateDatabaseAndState(
+            state_operations=[
+                migrations.RenameModel("ProblemReport", "Problem"),
+                migrations.AlterModelTable("problem", "proving_problemreport"),
+                migrations.RemoveField("chainwatch", "problems"),
+            ]
         ),
     ]

@@ -30,7 +30,7 @@ from config.configured_chains import get_chains
 from config.database import statements
 from config.database.due_rows import Claim, DueRow
 from config.error_answers import why_unavailable
-from proving.models import JumpLeaves, Lane, ProblemReport, Signer
+from proving.models import JumpLeaves, Lane, Problem, Signer
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Block, Webhook
 
@@ -216,7 +216,7 @@ def rows(name: LaneName) -> QuerySet[Any]:
 _TABLES: dict[LaneKind, type[DueRow]] = {
     LaneKind.HISTORY: JumpLeaves,
     LaneKind.WEBHOOKS: Webhook,
-    LaneKind.PROBLEMS: ProblemReport,
+    LaneKind.PROBLEMS: Problem,
 }
 
 

@@ -54,7 +54,7 @@ from config.database import due_rows, schema
 from config.database.statements import CompiledQuery, chunks
 from proving import money
 from proving.admission import admit
-from proving.health import chain_watch, problem_reports
+from proving.health import chain_watch, problem_reports, stored_problems
 from proving.models import WorkerHeartbeat
 from proving.paths import checkpoints
 from proving.reading import provable_blocks
@@ -404,6 +404,7 @@ def _house(lane: HeldLane, _: Sequence[Any]) -> int:
     for name in lanes.every():
         due_rows.wake_rows_postponed_too_long(lanes.rows(name))
     _reject_overdue(lane)
+    stored_problems.fade(lane)
     money.recount()
     return _failed(partial(pruning.prune_when_due, lane))
 

@@ -28,7 +28,7 @@ from config.configured_chains import forget_chains
 from devnet.devchain import PROJECT, DevChain
 from proving.models import (
     FactsRegistry,
-    ProblemReport,
+    Problem,
     Stop,
     Transaction,
     TransactionState,
@@ -254,9 +254,9 @@ def _problem_ends(settings: Any, hooks: Receiver) -> None:
 
 def _three_minutes_pass() -> None:
     then = timezone.now() - timedelta(seconds=181)
-    ProblemReport.objects.update(began_at=then)
-    ProblemReport.objects.exclude(absent_since=None).update(absent_since=then)
-    ProblemReport.objects.exclude(due_at=None).update(due_at=then)
+    Problem.objects.update(began_at=then)
+    Problem.objects.exclude(absent_since=None).update(absent_since=then)
+    Problem.objects.exclude(due_at=None).update(due_at=then)
 
 
 def _each_kind(here: DevChain) -> dict[str, Any]:

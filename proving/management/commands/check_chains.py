@@ -30,4 +30,4 @@ class Command(BaseCommand):
         except DatabaseError as error:
             raise CommandError(f"storage: What was seen can't be stored: {error}".strip()) from None
         if problems:
-            raise CommandError("\n".join(f"{code}: {sentence}" for code, sentence, _ in problems))
+            raise CommandError("\n".join(f"{problem.kind}: {problem.sentence}" for problem in problems))

@@ -213,17 +213,17 @@ def test_a_dead_node_leaves_what_a_worker_has_seen_with_its_time(service, settin
     assert before["seenAt"] > chain["seenAt"]
 
 
-def test_the_chains_page_asks_no_chain_and_takes_nine_statements_until_something_changes(
+def test_the_chains_page_asks_no_chain_and_takes_ten_statements_until_something_changes(
     no_node, tmp_path, django_assert_num_queries, monkeypatch
 ):
     monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain or an attester was asked"))
     batches.connect_source(tmp_path)
     Client().get("/chains")
     for path in ("/chains", "/chains.json"):
-        with django_assert_num_queries(9):
+        with django_assert_num_queries(10):
             Client().get(path)
         saw(gas_price=len(path) * GWEI)
-        with django_assert_num_queries(9 + 14):
+        with django_assert_num_queries(10 + 15):
             Client().get(path)
 
 

@@ -14,7 +14,7 @@ from prometheus_client.openmetrics import parser
 from prometheus_client.parser import text_string_to_metric_families
 
 from devnet.devchain import PROJECT
-from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
+from proving.models import ChainHead, ChainWatch, FactsRegistry, Problem, Signer, Stop, Transaction, WorkerHeartbeat
 from queries.models import Batch, Block, Sender
 from queries.waits import wait
 from tests import golden_pages, metrics, service
@@ -73,9 +73,11 @@ def test_metrics_show_what_the_database_has():
         looked_at=now - MINUTE,
         timestamp=int(now.timestamp()) - 120,
         number=77,
-        problems=[["clock", "A."]],
         balances={service.SIGNER: str(10**19)},
         spent_in_day=10**18,
+    )
+    Problem.objects.create(
+        key="clock", code="clock", shown="A.", seen_by="watch", chain_id=31337, began_at=now, seen_at=now
     )
     ChainHead.objects.create(chain_id=31337, number=77, final=70, seen_at=now - MINUTE)
     FactsRegistry.objects.update(risk=wait("attester_conflict", problem="It contradicts."), risk_seen_at=now)

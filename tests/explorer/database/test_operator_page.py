@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
-from proving.models import ChainWatch, ProblemReport, Share, SignedTransaction, Signer, Stop, Transaction
+from proving.models import ChainWatch, Problem, Share, SignedTransaction, Signer, Stop, Transaction
 from queries.models import Batch, Block, StepKind
 from queries.waits import wait
 from tests.explorer.batches import (
@@ -31,12 +31,13 @@ from tests.explorer.batches import (
 )
 from tests.factories import client_of, log_of_operators
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit
+from tests.stored_problems import saw
 
 pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 
-STATEMENTS = 33
+STATEMENTS = 34
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +48,6 @@ def operated_by_bob(db, settings, tmp_path) -> None:
     beat()
     deployed()
     saw()
-
-
-def saw(*problems: tuple[str, str]) -> None:
-    ChainWatch.objects.update_or_create(chain_id=31337, defaults={"looked_at": timezone.now(), "problems": problems})
 
 
 def page() -> str:
@@ -161,7 +158,7 @@ def test_the_operator_page_shows_how_long_the_funds_last_and_what_waits():
         assert figure in text, text
     now = timezone.now()
     values = {"key": "no_worker", "began_at": now, "seen_at": now, "failing_since": now - timedelta(minutes=9)}
-    ProblemReport.objects.create(**values)
+    Problem.objects.create(**values)
     assert "Your webhook has accepted no message for 9 min" in re.sub(r"<[^>]*>", "", page())
 
 

@@ -16,7 +16,7 @@ from django.test import Client
 from django.utils import timezone
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from proving.models import FactsRegistry, ProblemReport, WorkerHeartbeat
+from proving.models import FactsRegistry, Problem, WorkerHeartbeat
 from tests.chains.lying_node import Raw, lying_node
 from tests.explorer.batches import SOURCE, beat, connect_source, deployed
 from tests.factories import is_done, until
@@ -39,9 +39,9 @@ def hook(settings, monkeypatch) -> Iterator[Receiver]:
 def later(seconds: int = 31) -> None:
     """Let time pass for the problems that were seen, and the pause after a failure."""
     then = timezone.now() - timedelta(seconds=seconds)
-    ProblemReport.objects.update(began_at=then)
-    ProblemReport.objects.exclude(absent_since=None).update(absent_since=then)
-    ProblemReport.objects.exclude(due_at=None).update(due_at=then)
+    Problem.objects.update(began_at=then)
+    Problem.objects.exclude(absent_since=None).update(absent_since=then)
+    Problem.objects.exclude(due_at=None).update(due_at=then)
 
 
 def told(hook: Receiver) -> list[tuple[str, str, str]]:
@@ -78,7 +78,7 @@ def test_each_problem_is_told_once_when_it_has_lasted_and_when_it_has_ended(hook
     work()
     deployed(SOURCE)
     work()
-    later(seconds=179)
+    later(seconds=120)
     work()
     assert told(hook) == began
     later(seconds=181)
@@ -239,12 +239,12 @@ def test_a_message_comes_again_with_the_same_id_where_a_worker_is_killed_or_the_
 
 def test_the_row_that_0_4_0_kept_for_an_outage_goes_without_a_message(hook, unreachable_chain):
     now = timezone.now()
-    ProblemReport.objects.create(key=AWAY, code=AWAY, began_at=now, seen_at=now)
+    Problem.objects.create(key=AWAY, code=AWAY, began_at=now, seen_at=now)
     beat()
     work()
     later(seconds=200)
     work()
-    assert not ProblemReport.objects.filter(code=AWAY).exists()
+    assert not Problem.objects.filter(code=AWAY).exists()
     assert AWAY not in {code for _, code, _ in told(hook)}
 
 
@@ -260,7 +260,7 @@ def test_two_workers_tell_it_once_and_go_on_while_the_receiver_hangs(
 
     def is_told(code: str) -> bool:
         later()
-        return ProblemReport.objects.filter(code=code, is_told=True).exists()
+        return Problem.objects.filter(code=code, is_told=True).exists()
 
     connect_source(tmp_path)
     with receiver(answer) as hanging:
@@ -277,7 +277,7 @@ def test_two_workers_tell_it_once_and_go_on_while_the_receiver_hangs(
         until(lambda: is_told("connection_paused") or len(hanging.received) == 3, "the message that hangs")
         batch = submit(a_key(), request(ALICE, block=service.head()))
         until(lambda: is_done(batch), "DONE")
-        assert not ProblemReport.objects.filter(code="connection_paused", is_told=True).exists()
+        assert not Problem.objects.filter(code="connection_paused", is_told=True).exists()
         answers.set()
         until(lambda: is_told("connection_paused"), "the last message")
     assert len({got.id for got in hanging.received}) == 3

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.models import ChainWatch, ProblemReport, Signer, Transaction, TransactionState
+from proving.models import ChainWatch, Problem, Signer, Transaction, TransactionState
 from queries.models import Batch, BatchStatus
 from tests import metrics, users
 from tests.chains import geth_answers
@@ -29,6 +29,7 @@ from tests.proving.money_node import Node
 from tests.proving.paths import HISTORY, rewrite_history
 from tests.proving.receiver import receiver, tell_operator
 from tests.service import chains_toml, changed_replies, done, fresh, reconfigure, request, submit, work, work_until_done
+from tests.stored_problems import stored
 from tests.users import ALICE, SIGNER, SIGNERS, a_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -38,13 +39,13 @@ DAY = timedelta(hours=25)
 
 def seen(chain_id: int = 31337) -> list[str]:
     """Return the codes that a worker has stored about the chain."""
-    return [code for code, *_ in ChainWatch.objects.get(pk=chain_id).problems]
+    return [problem.code for problem in stored(chain_id)]
 
 
 def test_an_observation_has_the_newest_block_and_no_problem(service):
     work()
     watch = ChainWatch.objects.get()
-    assert watch.problems == []
+    assert stored() == []
     assert watch.looked_at
     assert watch.looked_at > timezone.now() - timedelta(seconds=20)
     assert watch.timestamp == int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
@@ -56,9 +57,9 @@ def test_an_observation_has_the_newest_block_and_no_problem(service):
 def test_a_signer_that_runs_out_of_funds_is_seen_without_work_and_seen_to_be_funded_again(service):
     service.rpc("anvil_setBalance", SIGNER, hex(10**15))
     work()
-    ((code, sentence, _),) = ChainWatch.objects.get().problems
-    assert code == "signer_unfunded"
-    assert f"The signer {SIGNER} on Development chain (31337) holds 0.001000 ETH, less than the 0.01" in sentence
+    (problem,) = stored()
+    assert problem.code == "signer_unfunded"
+    assert f"The signer {SIGNER} on Development chain (31337) holds 0.001000 ETH, less than the 0.01" in problem.shown
     due_at = ChainWatch.objects.get().due_at
     assert due_at
     assert due_at - timezone.now() < timedelta(seconds=11)
@@ -71,9 +72,9 @@ def test_an_observation_has_the_problems_of_each_of_several_signers(two_signers)
     for address in SIGNERS:
         two_signers.rpc("anvil_setBalance", address, hex(10**15))
     work()
-    problems = ChainWatch.objects.get().problems
-    assert [code for code, *_ in problems] == ["signer_unfunded"] * 2
-    assert [address for address in SIGNERS if any(address in sentence for _, sentence, _ in problems)] == list(SIGNERS)
+    problems = stored()
+    assert [problem.code for problem in problems] == ["signer_unfunded"] * 2
+    assert all(any(address in problem.shown for problem in problems) for address in SIGNERS)
 
 
 def test_a_history_that_tells_another_hash_is_seen_and_told_by_healthz(service):
@@ -149,14 +150,15 @@ def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, sett
         host = other.url.removeprefix("http://")
         sentence = f"URL 3 of Development chain (31337) is not used: {host} is a node of chain 5, not of 31337."
         about = {"chainId": "31337", "url": "3"}
-        assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", sentence, about]]
+        (problem,) = stored()
+        assert (problem.code, problem.shown, problem.values) == ("wrong_chain", sentence, about)
         assert sentence in Client().get("/healthz").json()["problems"]
         since = (timezone.now() - timedelta(minutes=11)).isoformat()
         longer = [node | {"since": since} for node in ChainWatch.objects.get(pk=31337).resting_nodes]
         assert len(longer) == 2
         ChainWatch.objects.update(resting_nodes=longer, due_at=None)
         work()
-        assert seen() == ["wrong_chain", "node_fails"]
+        assert seen() == ["node_fails", "wrong_chain"]
 
 
 _STATUS, _WORDS = geth_answers.REFUSED_HTTP["another host name"]
@@ -284,7 +286,7 @@ def test_a_thief_is_told_everywhere_until_the_operator_accepts_it(observed, sett
     with receiver() as hook:
         tell_operator(settings, monkeypatch, hook.url)
         (sentence,) = told()
-        ProblemReport.objects.update(began_at=timezone.now() - timedelta(seconds=31))
+        Problem.objects.update(began_at=timezone.now() - timedelta(seconds=31))
         work()
         (message,) = [got for got in hook.received if got.data("code") == CODE]
     assert f"Since {timezone.now():%Y-%m-%d}" in sentence

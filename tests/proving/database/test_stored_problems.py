@@ -16,6 +16,7 @@ from proving.models import ChainWatch, FactsRegistry, Signer, Stop
 from queries.waits import wait
 from tests.explorer.batches import a_batch, beat, deployed
 from tests.explorer.pages import text_of
+from tests.stored_problems import saw
 from tests.users import ALICE, SIGNER
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -38,8 +39,7 @@ def _waiting(ago: timedelta) -> None:
 
 
 def _chain(ago: timedelta) -> None:
-    problem = ("clock", "The newest block is old.", {"chainId": "31337"})
-    ChainWatch.objects.update(looked_at=timezone.now() - ago, problems=[problem])
+    saw(("clock", "The newest block is old.", {"chainId": "31337"}), ago=ago)
 
 
 NOT_SIGNING = wait("signer_silent", chain=31337, signer=SIGNER, problem="is away")

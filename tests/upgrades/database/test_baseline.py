@@ -8,7 +8,7 @@ from django.db.models import CharField
 
 from batch_query_client import __version__
 from devnet.devchain import DevChain
-from proving.models import ChainWatch, ProblemReport, SignedTransaction, Signer
+from proving.models import Problem, SignedTransaction, Signer
 from queries.models import Batch, Block
 from tests.proving.sources import THERE, grow
 from tests.upgrades import writing
@@ -22,9 +22,9 @@ NEVER = {"JumpLeaves.kind": {"epoch", "state"}}
 # Rows that no column with choices tells.
 OF_EACH = [
     Batch.objects.filter(rejecting_checks__gt=0, status="RECEIVED"),
-    ChainWatch.objects.exclude(problems=[]),
-    ProblemReport.objects.exclude(ended_at=None),
-    ProblemReport.objects.exclude(failing_since=None),
+    Problem.objects.exclude(seen_by=""),
+    Problem.objects.exclude(ended_at=None),
+    Problem.objects.exclude(failing_since=None),
     Signer.objects.exclude(signing_problem=None),
     SignedTransaction.objects.filter(hash=None),
     SignedTransaction.objects.filter(is_cancellation=True),
