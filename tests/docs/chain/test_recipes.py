@@ -209,7 +209,7 @@ def test_a_loan_against_a_deposit(service: DevChain, key, reader: str, compiled)
     service.rpc("evm_increaseTime", 7201)
     service.mine()
     assert refused(block, 0) == "BlockNotRecent"
-    # What is repaid later doesn't count, whatever block is proven. The debt isn't of another deposit.
+    # A later repayment doesn't count, whatever block is proven, and nobody pays for another deposit.
     pay(market, half, "repay", 0)
     prove_end(vault, 0)
     prove_end(other, 0)
