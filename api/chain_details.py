@@ -25,9 +25,9 @@ from config.configured_chains import get_chains, get_rpc
 from config.database.statements import CompiledQuery
 from config.json_objects import Time
 from proving import sources
-from proving.health import findings
+from proving.health import current_problems
 from proving.health.attester_checks import SIGNED
-from proving.health.findings import Findings
+from proving.health.current_problems import CurrentProblems
 from proving.models import (
     SEEN,
     AttesterWatch,
@@ -296,7 +296,7 @@ def kept() -> KeptDetails:
 
 def _read() -> ChainsDetail:
     """Read all details in a few statements, and two for each connection that relies on another's registry."""
-    found = findings.of_chains()
+    found = current_problems.of_chains()
     watches = {chain.id: ChainWatch(chain_id=chain.id) for chain in get_chains().chains}
     watches |= {row.chain_id: row for row in ChainWatch.objects.all()}
     return ChainsDetail(
@@ -305,7 +305,7 @@ def _read() -> ChainsDetail:
     )
 
 
-def detail_of_chain(chain: Chain, watch: ChainWatch, found: Findings) -> ChainDetail:
+def detail_of_chain(chain: Chain, watch: ChainWatch, found: CurrentProblems) -> ChainDetail:
     return ChainDetail(
         chainId=chain.id,
         name=chain.name,
@@ -343,7 +343,7 @@ _Ends = tuple[int, int]
 """Source and destination."""
 
 
-def _connections(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator[ConnectionDetail]:
+def _connections(watches: Mapping[int, ChainWatch], found: CurrentProblems) -> Iterator[ConnectionDetail]:
     deployed = FactsRegistry.in_use.exclude(deployed_at=None)
     registries = {(row.source_chain_id, row.destination_chain_id): row for row in deployed}
     rounds = {(row.source_chain_id, row.destination_chain_id): row for row in AttesterWatch.objects.all()}

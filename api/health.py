@@ -21,8 +21,8 @@ from config.configured_chains import get_chains
 from config.database import pooler, schema
 from config.error_answers import error_answer, wants_json
 from config.metrics_server import may_read
-from proving.health import findings
-from proving.health.findings import Findings, SeenProblem
+from proving.health import current_problems
+from proving.health.current_problems import CurrentProblems, SeenProblem
 from proving.health.problem_kinds import ProblemKind
 from proving.health.service_metrics import ServiceMetrics
 from proving.models import WorkerHeartbeat
@@ -69,28 +69,28 @@ def get_health(request: HttpRequest) -> JsonResponse:
 
     Sentences name signers, their balances and nodes. Only the operator and clients that may read the metrics get them.
     """
-    last_beat, found, by_stage = None, Findings(), dict[str, float]()
+    last_beat, found, by_stage = None, CurrentProblems(), dict[str, float]()
     is_for_operator = _is_for_operator(request)
     try:
         if lacking := _schema_problem():
-            found.problems.append(SeenProblem(ProblemKind.DATABASE_UNAVAILABLE, lacking))
+            found = CurrentProblems([SeenProblem(ProblemKind.DATABASE_UNAVAILABLE, lacking)])
         elif unusable := _chains_problem():
-            found.problems.append(SeenProblem(ProblemKind.CHAINS_FILE, unusable))
+            found = CurrentProblems([SeenProblem(ProblemKind.CHAINS_FILE, unusable)])
         else:
             # Reading the session needs the database, so it comes after the check of the schema.
             is_for_operator = is_for_operator or request.user.is_staff
-            found = findings.findings()
+            found = current_problems.read()
             # A heartbeat in the future comes from a wrong clock.
             beats = WorkerHeartbeat.objects.filter(beat_at__lt=Now() + WorkerHeartbeat.SILENCE)
-            last_beat, by_stage = beats.aggregate(last=Max("beat_at"))["last"], findings.longest_standstills()
+            last_beat, by_stage = beats.aggregate(last=Max("beat_at"))["last"], current_problems.longest_standstills()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         why = "The database does not answer, so the worker's state is unknown."
-        found = Findings([SeenProblem(ProblemKind.DATABASE_UNAVAILABLE, why)])
-    codes = [problem.kind for problem in found.problems]
+        found = CurrentProblems([SeenProblem(ProblemKind.DATABASE_UNAVAILABLE, why)])
+    codes = [problem.kind for problem in found.degrading]
     # Without chains nothing works.
     is_down = {ProblemKind.CHAINS_FILE, ProblemKind.DATABASE_UNAVAILABLE}.intersection(codes)
-    critical = found.problems if is_down else findings.critical(found.problems)
+    critical = found.degrading if is_down else current_problems.critical(found.degrading)
     state = {
         "status": "degraded" if codes else "ok",
         "database": "unavailable" if ProblemKind.DATABASE_UNAVAILABLE in codes else "ok",
@@ -100,10 +100,10 @@ def get_health(request: HttpRequest) -> JsonResponse:
         },
         "standstillSeconds": {stage: round(seconds, 1) for stage, seconds in by_stage.items()},
         "version": settings.VERSION,
-        "problems": [problem.sentence for problem in found.problems if is_for_operator],
+        "problems": [problem.sentence for problem in found.degrading if is_for_operator],
         "codes": codes,
         "critical": [problem.kind for problem in critical],
-        "notices": [notice.sentence for notice in found.notices if is_for_operator],
+        "notices": [problem.sentence for problem in found.harmless if is_for_operator],
     }
     return JsonResponse(state, status=503 if codes else 200)
 

@@ -22,8 +22,8 @@ from api.chain_details import ChainDetail, detail_of_chain
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from proving import money, stops
-from proving.health import findings
-from proving.health.findings import Findings
+from proving.health import current_problems
+from proving.health.current_problems import CurrentProblems
 from proving.models import (
     LIVE_STATES,
     ChainWatch,
@@ -59,16 +59,16 @@ _VERSIONS = 5
 @never_cache
 @require_safe
 def operator(request: HttpRequest) -> HttpResponse:
-    """Show the findings of `/healthz`, and the service's figures, to signed-in operators."""
+    """Show the problems of `/healthz`, and the service's figures, to signed-in operators."""
     _operator_of(request)
-    found = findings.findings()
+    found = current_problems.read()
     watches = {watch.chain_id: watch for watch in ChainWatch.objects.all()}
     # Only open batches are due. SQLite finds them by their status.
     open_batches = Batch.objects.filter(status__in=OPEN_STATUSES)
     context = {
         "needs": [
-            (finding.cause, finding.sentence.removeprefix(finding.cause), finding in found.problems)
-            for finding in (*found.problems, *found.notices)
+            (problem.cause, problem.sentence.removeprefix(problem.cause), not problem.is_harmless)
+            for problem in (*found.degrading, *found.harmless)
         ],
         "stops": stops.stoppable(),
         "signers": list(_signers(watches)),
@@ -299,7 +299,7 @@ class OperatedChain:
         return min(100, 100 * (self.spent or 0) // limit) if limit else 100
 
 
-def _chains(watches: Mapping[int, ChainWatch], found: Findings) -> Iterator[OperatedChain]:
+def _chains(watches: Mapping[int, ChainWatch], found: CurrentProblems) -> Iterator[OperatedChain]:
     for chain in get_chains().chains:
         watch = watches.get(chain.id) or ChainWatch(chain_id=chain.id)
         detail = detail_of_chain(chain, watch, found)

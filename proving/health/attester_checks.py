@@ -18,7 +18,7 @@ from chains.nodes.node_errors import ChainError, RpcRefused
 from chains.nodes.rpc import RpcClient
 from chains.tries.header import Header
 from config.configured_chains import get_chains, get_rpc
-from proving.health.findings import SeenProblem
+from proving.health.current_problems import SeenProblem
 from proving.health.problem_kinds import ProblemKind
 from proving.models import AttesterWatch, FactsRegistry
 from proving.working.lanes import HeldLane

@@ -30,7 +30,7 @@ from chains.tries.header import Header
 from config.configured_chains import get_beacon_client, get_chains, get_rpc
 from proving import money, sources
 from proving.health import stored_problems
-from proving.health.findings import FORK_TOLD, SeenProblem, subject
+from proving.health.current_problems import FORK_TOLD, SeenProblem, subject
 from proving.health.problem_kinds import ProblemKind
 from proving.models import LIVE_STATES, SEEN, ChainWatch, Signer, Transaction
 from proving.reading import provable_blocks
@@ -155,8 +155,8 @@ def observe_chain(chain: Chain, rpc: RpcClient, lane: HeldLane | None = None) ->
     """Ask the chain and store the observation. A worker writes only while it holds its `lane`; a command has none."""
     highest = heads.highest_lately(chain.id)
     seen = examine(chain, rpc, highest=highest)
-    faults = rpc.resting_nodes()
-    resting = _resting_nodes(chain, faults)
+    errors = rpc.resting_nodes()
+    resting = _resting_nodes(chain, errors)
     columns: dict[str, object] = {"looked_at": Now(), "resting_nodes": resting}
     problems = seen.problems
     if seen.head:
@@ -166,7 +166,7 @@ def observe_chain(chain: Chain, rpc: RpcClient, lane: HeldLane | None = None) ->
             "seen_at": Now(),
         }
         columns |= _state(chain, rpc, seen.head, problems)
-        problems = [*problems, *_gone_back(chain, seen.head, highest), *_failing(chain, resting, faults, problems)]
+        problems = [*problems, *_gone_back(chain, seen.head, highest), *_failing(chain, resting, errors, problems)]
         if all(problem.kind != ProblemKind.NO_PROOFS for problem in problems):
             problems += _lost_states(chain)
     columns["due_at"] = Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)
@@ -205,34 +205,34 @@ def _note_nonces(chain: Chain, nonces: Mapping[str, NextNonce | None], lane: Hel
         gone.update(foreign_count=0, foreign_since=None, foreign_is_suspected=None)
 
 
-def _resting_nodes(chain: Chain, faults: Mapping[str, NodeUnavailable]) -> list[dict[str, str]]:
+def _resting_nodes(chain: Chain, errors: Mapping[str, NodeUnavailable]) -> list[dict[str, str]]:
     """Return the nodes that rest after `examine` asked each for its chain id, and since when."""
     before = ChainWatch.objects.filter(pk=chain.id).values_list("resting_nodes", flat=True).first() or ()
     since = {node["host"]: node["since"] for node in before}
     now = timezone.now().isoformat()
     return [
-        {"host": host, "problem": fault.for_operators, "since": since.get(host, now)} for host, fault in faults.items()
+        {"host": host, "problem": error.for_operators, "since": since.get(host, now)} for host, error in errors.items()
     ]
 
 
 def _failing(
     chain: Chain,
     resting: Sequence[Mapping[str, str]],
-    faults: Mapping[str, NodeUnavailable],
+    errors: Mapping[str, NodeUnavailable],
     known: Sequence[SeenProblem],
 ) -> Iterator[SeenProblem]:
     """Yield a problem for each node that has rested for long, except those with a `known` one, or of another chain."""
     syncing = {problem.values.get("node") for problem in known}
     for node in resting:
-        fault = faults[node["host"]]
-        if isinstance(fault, NodeOfWrongChain) or node["host"] in syncing:
+        error = errors[node["host"]]
+        if isinstance(error, NodeOfWrongChain) or node["host"] in syncing:
             continue
         if timezone.now() - datetime.fromisoformat(node["since"]) > _MAY_FAIL:
             minutes = _MAY_FAIL.total_seconds() / 60
             sentence = f"A node of {chain.label} has failed for {minutes:.0f} minutes, and others work: "
-            quoting = f"{sentence}{fault.for_operators.removesuffix('.')}."
+            quoting = f"{sentence}{error.for_operators.removesuffix('.')}."
             about = subject(chain.id, node=node["host"])
-            yield SeenProblem(ProblemKind.NODE_FAILS, quoting, about, f"{sentence}{fault}.")
+            yield SeenProblem(ProblemKind.NODE_FAILS, quoting, about, f"{sentence}{error}.")
 
 
 def _note_newest_block() -> None:
@@ -292,7 +292,7 @@ def _standing(chain: Chain) -> Iterator[SeenProblem]:
 def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[SeenProblem]:
     """Yield a problem if a fork comes soon.
 
-    It is a notice if this version knows the fork, or if only one of several nodes names it.
+    It is harmless if this version knows the fork, or if only one of several nodes names it.
     """
     fork = destination_prices.ask_for_fork(rpc)
     if fork is None or fork.at - time.time() > FORK_TOLD.total_seconds():
@@ -308,8 +308,8 @@ def _of_fork(chain: Chain, rpc: RpcClient) -> Iterator[SeenProblem]:
             "time, or set gloas in [chains.beacon_chain]."
         )
     sentence += "This version knows the fork." if is_known else unknown
-    is_notice = is_known or not fork.is_believed(chain)
-    yield SeenProblem(ProblemKind.FORK_AHEAD if is_notice else ProblemKind.FORK_UNKNOWN, sentence, subject(chain.id))
+    is_harmless = is_known or not fork.is_believed(chain)
+    yield SeenProblem(ProblemKind.FORK_AHEAD if is_harmless else ProblemKind.FORK_UNKNOWN, sentence, subject(chain.id))
 
 
 def _of_gas_prices(chain: Chain, rpc: RpcClient, seen: Heads, *, are_charged: bool) -> Iterator[SeenProblem]:

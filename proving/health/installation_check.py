@@ -24,8 +24,8 @@ from chains.nodes.rpc import RpcClient
 from config.configured_chains import get_chains
 from proving import sources
 from proving.connections import open_connection
-from proving.health import attester_checks, chain_watch, findings
-from proving.health.findings import SeenProblem
+from proving.health import attester_checks, chain_watch, current_problems
+from proving.health.current_problems import SeenProblem
 from proving.health.problem_kinds import ProblemKind
 from proving.models import FactsRegistry
 from proving.reading import provable_blocks
@@ -71,10 +71,10 @@ def check(say: Callable[[str], object]) -> list[SeenProblem]:
                 problems += _check_confirmed(connection, chains, say)
     if registries is None:
         return problems
-    found = findings.findings()
-    for notice in found.notices:
-        say(f"Notice: {notice.sentence}")
-    return problems + found.problems
+    found = current_problems.read()
+    for problem in found.harmless:
+        say(f"Notice: {problem.sentence}")
+    return problems + found.degrading
 
 
 def _check_database() -> Iterator[SeenProblem]:
@@ -219,7 +219,7 @@ def _sentence_about_registry(row: FactsRegistry, connection: Connection) -> str:
 
 
 def _abilities(chain: Chain, url: str) -> Abilities | str:
-    """Return the node's abilities, or a sentence with its fault."""
+    """Return the node's abilities, or a sentence with its problem."""
     alone = chain.model_copy(update={"rpc_urls": (url,)})
     rpc = RpcClient(alone)
     try:
@@ -300,7 +300,7 @@ def _tell_of_signer(
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return lines with aligned columns. A row of two cells has a host and a sentence about its fault."""
+    """Return lines with aligned columns. A row of two cells has a host and a sentence about its problem."""
     whole = [row for row in rows if len(row) == len(_COLUMNS)]
     widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
     widths[0] = max(len(row[0]) for row in rows)

@@ -15,7 +15,7 @@ class Severity(StrEnum):
 
 
 class Reach(Enum):
-    """Problems stop different parts of the work, and `proving.health.findings.critical` decides by that."""
+    """Problems stop different parts of the work, and `proving.health.current_problems.critical` decides by that."""
 
     SERVICE = auto()
     STAGE = auto()  # a stage of the work
@@ -23,7 +23,7 @@ class Reach(Enum):
     SIGNER = auto()  # one signer of a chain
     URL = auto()  # one URL of a chain
     PART = auto()  # less than all batches to a chain
-    NOTICE = auto()  # nothing: `/healthz` stays ok
+    NOTHING = auto()  # nothing: `/healthz` stays ok
     RISK = auto()  # nothing yet: `/healthz` shows it as a notice without a code, and has no message of it
     COMMAND = auto()  # nothing is reported: only `check_chains` looks
 
@@ -57,8 +57,8 @@ class ProblemKind(StrEnum):
     NO_BEACON_NODE = "no_beacon_node", Reach.PART
     UNKNOWN_GAS_PRICES = "unknown_gas_prices", Reach.PART
     FORK_UNKNOWN = "fork_unknown", Reach.PART
-    FORK_AHEAD = "fork_ahead", Reach.NOTICE
-    FINALITY_STANDS = "finality_stands", Reach.NOTICE
+    FORK_AHEAD = "fork_ahead", Reach.NOTHING
+    FINALITY_STANDS = "finality_stands", Reach.NOTHING
     HISTORY_ENDS = "history_ends", Reach.PART
     SIGNER_UNFUNDED = "signer_unfunded", Reach.SIGNER
     SIGNER_UNREADABLE = "signer_unreadable", Reach.SIGNER
@@ -76,7 +76,7 @@ class ProblemKind(StrEnum):
     REGISTRY_REFUSED = "registry_refused", Reach.PART
     TRANSACTIONS_FAIL = "transactions_fail", Reach.PART
     CONNECTION_MISSING = "connection_missing", Reach.PART
-    WEBHOOKS_FAILING = "webhooks_failing", Reach.NOTICE
+    WEBHOOKS_FAILING = "webhooks_failing", Reach.NOTHING
     RISK = "risk", Reach.RISK
     NO_ERA_FILES = "no_era_files", Reach.COMMAND
     NAMES_UNAVAILABLE = "names_unavailable", Reach.COMMAND
@@ -86,7 +86,7 @@ class ProblemKind(StrEnum):
     @property
     def severities(self) -> tuple[Severity, ...]:
         """Return the severities that a problem of this kind may have."""
-        harmless = {Reach.PART, Reach.NOTICE, Reach.RISK, Reach.COMMAND}
+        harmless = {Reach.PART, Reach.NOTHING, Reach.RISK, Reach.COMMAND}
         return (Severity.WARNING,) if self.reach in harmless else (*Severity,)
 
 

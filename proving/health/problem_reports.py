@@ -20,8 +20,8 @@ from django.db.models.functions import Coalesce, Now
 from chains import bounded_http
 from chains.bounded_http import Failed, HttpRequest
 from config.database import due_rows
-from proving.health import findings, stored_problems
-from proving.health.findings import SeenProblem
+from proving.health import current_problems, stored_problems
+from proving.health.current_problems import SeenProblem
 from proving.health.problem_kinds import KIND_BY_CODE, SILENCES, ProblemKind, Severity
 from proving.models import Problem
 from proving.webhooks.delivery import TOTAL_SECONDS, signed_headers
@@ -103,10 +103,8 @@ def _is_taken(reply: bounded_http.HttpReply | Failed) -> bool:
 
 def report(lane: HeldLane) -> None:
     """Store which problems began and ended, and send the messages that are due."""
-    found = findings.findings()
-    lane.write(
-        partial(_note, [*found.problems, *(notice for notice in found.notices if notice.kind != ProblemKind.RISK)])
-    )
+    found = current_problems.read()
+    lane.write(partial(_note, [problem for problem in found.seen if problem.kind != ProblemKind.RISK]))
     due = list(due_rows.due(Problem.objects.all()).order_by("due_at")[:_MESSAGES])
     for row, is_taken in zip(due, _deliver(_next_messages(due)), strict=True):
         lane.write(partial(_note_attempt, row, is_taken=is_taken))
@@ -114,7 +112,7 @@ def report(lane: HeldLane) -> None:
 
 def _note(problems: Sequence[SeenProblem]) -> None:
     """Store the problems that nobody has stored, and make the messages of lasting ones due."""
-    # `findings` leaves some kinds out while others are seen, although they may go on.
+    # `read` leaves some kinds out while others are seen, although they may go on.
     hidden = [kind for problem in problems if not problem.values for kind in SILENCES.get(problem.kind, ())]
     stored_problems.replace([problem for problem in problems if not problem.row], hidden=hidden)
     present = Q(seen_by="", absent_since=None) | Q(pk__in=[problem.row for problem in problems])
@@ -130,7 +128,7 @@ def _next_messages(due: Iterable[Problem]) -> list[ProblemMessage]:
         row.pk: SeenProblem(KIND_BY_CODE[row.code], row.sentence, row.values)
         for row in Problem.objects.filter(code__in=[*KIND_BY_CODE]).order_by("pk")
     }
-    critical = findings.critical([*problems.values()])
+    critical = current_problems.critical([*problems.values()])
     messages: list[ProblemMessage] = []
     for row in due:
         problem, ended_at = problems[row.pk], row.ended_at if row.is_told else None

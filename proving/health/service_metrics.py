@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from config import static_files
 from config.configured_chains import get_chains
-from proving.health import findings
+from proving.health import current_problems
 from proving.health.problem_kinds import ProblemKind, Reach, Severity
 from proving.models import (
     ChainHead,
@@ -262,7 +262,7 @@ def _chains() -> Iterator[_Family]:
         ("daily_limit_wei", "The maximum that a chain's signers spend in 24 hours."),
         ("signing_stopped", "Whether the operator has stopped sending."),
     )
-    severity = [((chain.id, findings.severity_of(chain)), 1) for chain in get_chains().chains]
+    severity = [((chain.id, current_problems.severity_of(chain)), 1) for chain in get_chains().chains]
     # Batches of a chain that left chains.toml may stand still, too.
     severity += [((pk, Severity.WARNING), 1) for pk in watched if pk not in ids]
     help_text = "1. The severity of what stands still on the chain: critical where its money has value."
@@ -276,10 +276,9 @@ def _chains() -> Iterator[_Family]:
 
 def _health() -> Iterator[_Family]:
     yield from _families((), [((), WorkerHeartbeat.running().count())], ("workers", "Workers that run."))
-    found = findings.findings()
-    critical = findings.critical(found.problems)
-    warnings = [problem for problem in found.problems if problem not in critical]
-    warnings += [notice for notice in found.notices if notice.kind != ProblemKind.RISK]
+    found = current_problems.read()
+    critical = current_problems.critical(found.degrading)
+    warnings = [problem for problem in found.seen if problem not in critical and problem.kind != ProblemKind.RISK]
     # A process that computes metrics has read the file and the database.
     counted = [
         kind for kind in ProblemKind if kind.reach not in {Reach.RISK, Reach.COMMAND} and kind not in _OF_THE_PROCESS
@@ -291,9 +290,9 @@ def _health() -> Iterator[_Family]:
     yield from _families(("code", "severity"), sorted(counts.items()), ("problems", help_text))
     connections = {(connection.source_id, connection.destination_id) for connection in get_chains().connections}
     registries = [(row, (row.source_chain_id, row.destination_chain_id)) for row in FactsRegistry.in_use.order_by("pk")]
-    notices = [(ends, bool(row.current_risks)) for row, ends in registries if ends in connections]
+    risks = [(ends, bool(row.current_risks)) for row, ends in registries if ends in connections]
     help_text = "Whether /healthz has a notice, such as that attesters contradict the nodes."
-    yield from _families(("source", "destination"), notices, ("attesters_notice", help_text))
+    yield from _families(("source", "destination"), risks, ("attesters_notice", help_text))
 
 
 def _age(since: datetime | None, now: datetime) -> float:

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce, Now
 
-from proving.health.findings import SeenProblem
+from proving.health.current_problems import SeenProblem
 from proving.health.problem_kinds import ProblemKind
 from proving.models import SEEN, Problem
 from proving.working.lanes import HeldLane

@@ -7,8 +7,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from proving.health import findings, stored_problems
-from proving.health.findings import SeenProblem
+from proving.health import current_problems, stored_problems
+from proving.health.current_problems import SeenProblem
 from proving.health.problem_kinds import ProblemKind
 from proving.models import SEEN, ChainWatch, Problem
 from proving.working import lanes
@@ -33,7 +33,7 @@ def see(lane: HeldLane, *problems: SeenProblem) -> None:
 
 
 def shown() -> list[tuple[str, str]]:
-    return [(problem.kind, problem.sentence) for problem in findings.chains()]
+    return [(problem.kind, problem.sentence) for problem in current_problems.chains()]
 
 
 def pass_time(time: timedelta) -> None:

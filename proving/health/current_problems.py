@@ -1,4 +1,4 @@
-"""Problems of the service, and notices about risks: `findings`.
+"""Problems of the service, as they are seen now: `read`.
 
 All pages, `/healthz`, `/metrics` and the operator's webhook show them without asking a chain. A worker observes every
 configured chain at least every 15 s, even without work, with a few cheap requests. It stores its observations, and so
@@ -6,11 +6,10 @@ does `check_chains`. A stored problem is shown no more if it isn't seen again fo
 """
 
 import itertools
-import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -76,9 +75,9 @@ class SeenProblem(NamedTuple):
         return self.public or self.sentence
 
     @property
-    def is_notice(self) -> bool:
+    def is_harmless(self) -> bool:
         """Return whether it keeps nothing from working."""
-        return self.kind.reach in {Reach.NOTICE, Reach.RISK}
+        return self.kind.reach in {Reach.NOTHING, Reach.RISK}
 
 
 Check: TypeAlias = Callable[[], Iterator[SeenProblem]]
@@ -87,7 +86,7 @@ CHECKS: list[Check] = []
 
 
 def check(function: Check) -> Check:
-    """Let `findings` call a function that computes problems from rows, or from what nobody can store."""
+    """Let `read` call a function that computes problems from rows, or from what nobody can store."""
     CHECKS.append(function)
     return function
 
@@ -105,7 +104,7 @@ _SILENT_FOR_LONG = 4
 NETWORKS = "networks"
 """The value that tells standstills of test networks from others."""
 STOP = "stop"
-"""The value that tells doubts for which a worker has stopped a signer from others."""
+"""The value that tells nodes for which a worker has stopped a signer from others."""
 SUSPICION = "suspicion"
 """The value that tells foreign transactions that only one node reports from others."""
 
@@ -210,14 +209,14 @@ def troubled_signers() -> Iterator[SeenProblem]:
     is_watched = Q(due_at__gt=Now() - SEEN)
     for signer in in_trouble.annotate(is_watched=is_watched).order_by("pk"):
         of_signer = subject(signer.chain_id, signer=signer.address)
-        faults = {
+        waits = {
             ProblemKind.NONCE_GAP: signer.nonce_fault,
             ProblemKind.RECEIPT_UNUSABLE: signer.receipt_fault,
             ProblemKind.SIGNER_NOT_SIGNING: signer.signing_problem,
         }
-        for kind, fault in faults.items():
-            if fault and signer.is_watched:
-                yield SeenProblem(kind, fault.for_operators, of_signer)
+        for kind, why in waits.items():
+            if why and signer.is_watched:
+                yield SeenProblem(kind, why.for_operators, of_signer)
         if signer.foreign_since:
             since, count = signer.foreign_since.timestamp(), signer.foreign_count
             code = "foreign_nonces" if signer.is_robbed else "foreign_nonces_suspected"
@@ -243,7 +242,7 @@ def signers() -> Iterator[SeenProblem]:
     # Stops are left out, because `stopped` reports them.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
     hindered = Signer.hindered().filter(Exists(waiting), ~Exists(stops))
-    # A signer that is stuck gets a notice only where another one sends.
+    # A signer that is stuck waits only where another one sends.
     pending = Signer.objects.filter(~Exists(stops), transactions__state=TransactionState.PENDING)
     since = pending.annotate(nonce=Min("transactions__nonce"), since=Min("transactions__spent_at")).order_by("pk")
     refused = Transaction.objects.filter(state=TransactionState.PENDING).exclude(error=None).order_by("-nonce")
@@ -251,22 +250,22 @@ def signers() -> Iterator[SeenProblem]:
     errors = {(signer, nonce): error for signer, nonce, error in rows if error and error.words}
     unsent = {signer: nonce for (signer, nonce), error in errors.items() if error.code == NODE_FAILS}
     for chain in get_chains().destinations():
-        # Several signers of a chain may have the same notice. It is about the first one.
-        signer_by_notice: dict[str, str] = {}
+        # Several signers of a chain may have the same problem. It is about the first one.
+        signer_by_sentence: dict[str, str] = {}
         for signer in hindered:
             # Money for a signer whose key is stolen would go to the thief.
             is_in_vain = signer.is_robbed and signer.wait and signer.wait.code in _UNFUNDED
             if signer.chain_id == chain.id and signer.wait and not is_in_vain:
-                signer_by_notice.setdefault(signer.wait.for_operators, signer.address)
-        for notice, address in signer_by_notice.items():
-            yield SeenProblem(ProblemKind.SIGNER_WAITS, notice, subject(chain.id, signer=address))
+                signer_by_sentence.setdefault(signer.wait.for_operators, signer.address)
+        for sentence, address in signer_by_sentence.items():
+            yield SeenProblem(ProblemKind.SIGNER_WAITS, sentence, subject(chain.id, signer=address))
         for signer in since:
             is_stuck = signer.chain_id == chain.id and abs(clock.earliest() - signer.since) > stuck_after(chain)
             nonce = unsent.get(signer.pk, signer.nonce if is_stuck else None)
-            if signer.chain_id == chain.id and nonce is not None and signer.address not in signer_by_notice.values():
-                fault = "can't be sent" if signer.pk in unsent else "is pending for long"
+            if signer.chain_id == chain.id and nonce is not None and signer.address not in signer_by_sentence.values():
+                effect = "can't be sent" if signer.pk in unsent else "is pending for long"
                 sentence = (
-                    f"The transaction with nonce {nonce} of the signer {signer.address} on {chain.label} {fault}, "
+                    f"The transaction with nonce {nonce} of the signer {signer.address} on {chain.label} {effect}, "
                 )
                 sentence += "and later ones wait for it."
                 error = errors.get((signer.pk, nonce))
@@ -338,11 +337,9 @@ def pooled() -> Iterator[SeenProblem]:
         yield SeenProblem(ProblemKind.POOLER_LIMITS, sentence)
 
 
+@check
 def attesters() -> Iterator[SeenProblem]:
-    """Yield notices about configured connections that work. They are sentences for the operator, without a code.
-
-    Notices of other connections are left out, because nothing would ever remove them.
-    """
+    """Yield the risks of configured connections. Those of other connections would never end."""
     for row in FactsRegistry.in_use.exclude(risk=None).order_by("pk"):
         if get_chains().connection(row.source_chain_id, row.destination_chain_id):
             for risk in row.current_risks:
@@ -351,8 +348,9 @@ def attesters() -> Iterator[SeenProblem]:
                 )
 
 
+@check
 def users_webhooks() -> Iterator[SeenProblem]:
-    """Yield a notice if nothing has been delivered since the first of the deliveries that fail now."""
+    """Yield a problem if nothing has been delivered since the first of the deliveries that fail now."""
     failing = webhooks.failing()
     if failing and (lasting := clock.earliest() - failing.since) > _WEBHOOKS_MAY_FAIL:
         sentence = (
@@ -363,13 +361,20 @@ def users_webhooks() -> Iterator[SeenProblem]:
 
 
 @dataclass(frozen=True)
-class Findings:
+class CurrentProblems:
     """The problems that are seen now."""
 
-    problems: list[SeenProblem] = field(default_factory=list)
-    """Problems that keep the service from working."""
-    notices: list[SeenProblem] = field(default_factory=list)
-    """Risks that the operator must look into."""
+    seen: Sequence[SeenProblem] = ()
+
+    @property
+    def degrading(self) -> list[SeenProblem]:
+        """Return those that keep the service from working."""
+        return [problem for problem in self.seen if not problem.is_harmless]
+
+    @property
+    def harmless(self) -> list[SeenProblem]:
+        """Return those that the operator must look into while the service works."""
+        return [problem for problem in self.seen if problem.is_harmless]
 
     def about_chain(self, chain_id: int) -> list[str]:
         """Return the sentences for everybody about a chain."""
@@ -378,32 +383,26 @@ class Findings:
     def about_connection(self, source: int, destination: int) -> list[str]:
         """Return the sentences about a connection. A stop of all sending on its destination is one of them."""
         stop = (ProblemKind.SIGNING_STOPPED, subject(destination))
-        stops = [each.for_everybody for each in self.problems if (each.kind, each.values) == stop]
+        stops = [each.for_everybody for each in self.seen if (each.kind, each.values) == stop]
         return stops + self._about(_connection(source, destination))
 
     def _about(self, values: Mapping[str, str]) -> list[str]:
-        found = (*self.problems, *self.notices)
-        about = (each.for_everybody for each in found if values.items() <= each.values.items())
-        return list(dict.fromkeys(about))
+        told = (*self.degrading, *self.harmless)
+        return list(dict.fromkeys(each.for_everybody for each in told if values.items() <= each.values.items()))
 
 
-def findings(checks: Iterable[Check] = CHECKS) -> Findings:
+def read(checks: Iterable[Check] = CHECKS) -> CurrentProblems:
     """Return the problems that are seen now. Raises `django.db.DatabaseError`."""
-    problems = [problem for check in checks for problem in check()]
-    silenced = {(kind, json.dumps(problem.values)) for problem in problems for kind in SILENCES.get(problem.kind, ())}
-    everywhere = {kind for kind, subject in silenced if subject == "{}"}
-    told = [
-        problem
-        for problem in problems
-        if problem.kind not in everywhere and (problem.kind, json.dumps(problem.values)) not in silenced
-    ]
-    notices = [problem for problem in told if problem.is_notice]
-    return Findings([problem for problem in told if not problem.is_notice], [*notices, *attesters(), *users_webhooks()])
+    seen = [problem for check in checks for problem in check()]
+    silenced = [(kind, each.values) for each in seen for kind in SILENCES.get(each.kind, ())]
+    return CurrentProblems(
+        [each for each in seen if (each.kind, each.values) not in silenced and (each.kind, {}) not in silenced]
+    )
 
 
-def of_chains() -> Findings:
+def of_chains() -> CurrentProblems:
     """Return the problems of chains and connections, for public pages."""
-    return findings([chains, stopped, troubled_signers, signers, facts_registries])
+    return read([chains, stopped, troubled_signers, signers, facts_registries, attesters])
 
 
 # --- Standstills ------------------------------------------------------------------------------------------------------
