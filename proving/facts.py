@@ -1,5 +1,6 @@
 """Facts: the words that queries request, as proven here and as held by the facts registry."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -381,6 +382,7 @@ class RegistryView:
 
     state_root: bytes  # zeros if the header is not accumulated
     facts: Mapping[Fact, bytes | None]  # None for a fact that isn't proven
+    vouches: bool | ChainError = False  # True if the registry would trust the requested header
 
 
 class NoRegistry(InvalidReply):
@@ -395,15 +397,23 @@ class ViewRequest:
     facts: Sequence[Fact]
     at: BlockIdentifier
     """The state of the destination."""
+    header_hash: bytes | None = None
+    """The hash of a header that a transaction may bring. None: the registry isn't asked about one."""
+    vouched_at: BlockIdentifier = "pending"
+    """The state in which the registry is asked about the header. Only the pending one has the hash of a chain's head.
+    """
 
     def questions(self, registry: Registry) -> list[Question[bytes]]:
         calls = [registry.state_root(self.block_number)]
         calls += [(registry.address, _calldata(self.block_number, fact, tries=True)) for fact in self.facts]
-        return [questions.call(*call, self.at) for call in calls]
+        asked = [questions.call(*call, self.at) for call in calls]
+        if self.header_hash is not None:
+            asked.append(questions.call(*registry.vouches(self.block_number, self.header_hash), self.vouched_at))
+        return asked
 
     def view(self, registry: Registry, answers: Sequence[bytes | ChainError]) -> RegistryView | ChainError:
         words: list[bytes] = []
-        for answer in answers:
+        for answer in answers[: 1 + len(self.facts)]:
             if isinstance(answer, ChainError) and not isinstance(answer, Reverted):
                 return answer
             # A root is one word; a fact is whether it is proven, and its word.
@@ -411,19 +421,33 @@ class ViewRequest:
                 return NoRegistry(f"There is no facts registry at {registry.address} as of block {self.at!r}.")
             words.append(answer)
         root, *field_words = words
-        return RegistryView(
-            root, {fact: registry.decode_try(word) for fact, word in zip(self.facts, field_words, strict=True)}
-        )
+        held = {fact: registry.decode_try(word) for fact, word in zip(self.facts, field_words, strict=True)}
+        vouches: bool | ChainError = False
+        if self.header_hash is not None:
+            try:
+                vouches = registry.decode_vouches(answers[-1])
+            except ChainError as error:
+                vouches = error
+        return RegistryView(root, held, vouches)
 
 
 def views(rpc: RpcClient, registry: Registry, requests: Sequence[ViewRequest]) -> list[RegistryView | ChainError]:
     """Ask the registry about several blocks in one exchange. A block without an answer has its error instead."""
-    question_lists = [request.questions(registry) for request in requests]
-    answers = iter(rpc.ask([question for question_list in question_lists for question in question_list]))
+    told, _ = views_with(rpc, registry, requests, ())
+    return told
+
+
+def views_with(
+    rpc: RpcClient, registry: Registry, requests: Sequence[ViewRequest], others: Sequence[Question[Any]]
+) -> tuple[list[RegistryView | ChainError], list[Any]]:
+    """Return the `views`, and the answers to other questions in the same exchange."""
+    asked = [request.questions(registry) for request in requests]
+    answers, of_others = rpc.ask([question for of_request in asked for question in of_request], others)
+    remaining = iter(answers)
     return [
-        request.view(registry, [next(answers) for _ in question_list])
-        for request, question_list in zip(requests, question_lists, strict=True)
-    ]
+        request.view(registry, list(itertools.islice(remaining, len(of_request))))
+        for request, of_request in zip(requests, asked, strict=True)
+    ], of_others
 
 
 def read(

@@ -20,7 +20,7 @@ from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, read_object, read_quantity
 from chains.nodes import questions
 from chains.nodes.chain_nodes import Question
-from chains.nodes.node_errors import ChainError, NodeUnavailable, OtherAccounts, Reverted, RpcRefused, UnverifiedProof
+from chains.nodes.node_errors import ChainError, NodeUnavailable, OtherAccounts, RpcRefused, UnverifiedProof
 from chains.nodes.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.nodes.rpc import FEE_QUESTIONS, RpcClient, result
 from chains.tries.header import Header
@@ -480,16 +480,15 @@ def _ask_registry(answers: SourceAnswers, selections: Sequence[SelectedBlocks]) 
         answers.read_headers(numbers)
         answers.connection.check_time()
         headers = [header for number in numbers if (header := answers.complete(number))]
-        # A chain knows its head's hash only in the pending block.
-        calls = [questions.call(*contract.state_root(header.number)) for header in headers]
-        calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in headers]
-        told, of_fees = destination.ask(calls, () if answers.fees else FEE_QUESTIONS)
+        requests = [ViewRequest(header.number, [], "latest", header.hash) for header in headers]
+        views, of_fees = facts.views_with(destination, contract, requests, () if answers.fees else FEE_QUESTIONS)
         answers.fees = answers.fees or destination.fees_by(of_fees, usual_tip)
-        for header, root, vouch in zip(headers, told[: len(headers)], told[len(headers) :], strict=True):
+        for header, answer in zip(headers, views, strict=True):
             try:
-                if any(b"" if isinstance(root, Reverted) else result(root)):
+                view = result(answer)
+                if any(view.state_root):
                     answers.accumulated.add(header.number)
-                if contract.decode_vouches(vouch):
+                if result(view.vouches):
                     answers.vouched.add(header.number)
             except ChainError as error:
                 answers.errors[header.number] = error

@@ -304,17 +304,15 @@ def _compare(
 
     `accumulated` has hashes of this service's transactions by block id.
     """
-    registry, requested = context.registry.contract, {pk: _facts_of(of_block) for pk, of_block in queries.items()}
-    answers = _ask_registry(context, blocks, requested, accumulated, vouched_at)
-    readable = [
-        block for block, answer in answers.items() if isinstance(answer.view, RegistryView) and answer.view.facts
-    ]
+    requested = {pk: _facts_of(of_block) for pk, of_block in queries.items()}
+    answers = _registry_views(context, blocks, requested, accumulated, vouched_at)
+    readable = [block for block, (view, _) in answers.items() if isinstance(view, RegistryView) and view.facts]
     proven_here = facts.proven({block: requested[block.pk] for block in readable})
     proven_by = _proven_by(context.registry, [query.pk for block in readable for query in queries[block.pk]])
     observations: Observed[Observation] = {}
-    for block, answer in answers.items():
+    for block, (answer, newest) in answers.items():
         try:
-            view = result(answer.view)
+            view = result(answer)
             comparison = facts.compare(queries[block.pk], view, proven_here.get(block.pk, {}))
             is_confirmed = _is_root(block, view.state_root)
             open_by_id = {query.pk: OpenQuery.of(query) for query in queries[block.pk]}
@@ -323,12 +321,12 @@ def _compare(
                 header = Header.decode(bytes(block.header_rlp or b""))
                 unproven = UnprovenFacts(
                     comparison.missing,
-                    root_is_known=is_confirmed or _is_root(block, result(answer.newest_root)),
+                    root_is_known=is_confirmed or _is_root(block, result(newest).state_root),
                     roots=[
                         root.field for root in facts.roots_of(requested[block.pk]) if view.facts.get(root) is not None
                     ],
                     left_to_others=[pk for pk, query in open_by_id.items() if query.is_left_to_others],
-                    trust=Trust(header, registry.decode_vouches(answer.vouches)),
+                    trust=Trust(header, result(view.vouches)),
                 )
             observations[block.pk] = Observation(
                 number=block.number,
@@ -352,27 +350,19 @@ def _compare(
     return observations
 
 
-@dataclass(frozen=True)
-class _RegistryAnswer:
-    """The registry's answers about a block."""
-
-    view: RegistryView | ChainError
-    newest_root: bytes | ChainError
-    vouches: bytes | ChainError
-
-
-def _ask_registry(
+def _registry_views(
     context: Context,
     blocks: Sequence[Block],
     requested: Mapping[int, Sequence[Fact]],
     accumulated: Mapping[int, str],
     vouched_at: BlockIdentifier,
-) -> dict[Block, _RegistryAnswer]:
-    """Ask the registry about these facts, about the roots of entries, and about the blocks' headers.
+) -> dict[Block, tuple[RegistryView | ChainError, RegistryView | ChainError]]:
+    """Return the registry's views of the blocks, at the confirmed block, and at the newest block without any facts.
 
-    No fact is proven below an unknown state root, and each fact costs a request. So facts are asked for at once only if
-    a transaction is `accumulated` for their block, or if they are about entries, whose proofs need no state root. The
-    others are asked for if the first answers show that the registry knows the block's state root.
+    The views at the confirmed block have these facts and the roots of entries. No fact is proven below an unknown state
+    root, and each fact costs a request. So facts are asked for at once only if a transaction is `accumulated` for their
+    block, or if they are about entries, whose proofs need no state root. The others are asked for if the first answers
+    show that the registry knows the block's state root.
     """
     rpc, registry, confirmed = context.destination_rpc, context.registry.contract, context.heads.confirmed.number
     all_facts = {pk: list(dict.fromkeys([*wanted, *facts.roots_of(wanted)])) for pk, wanted in requested.items()}
@@ -383,33 +373,24 @@ def _ask_registry(
             if block.pk in accumulated
             else [*facts.entry_facts(all_facts[block.pk]), *facts.roots_of(all_facts[block.pk])],
             confirmed,
+            bytes.fromhex(block.hash[2:]),
+            vouched_at,
         )
         for block in blocks
     ]
-    fact_questions = [request.questions(registry) for request in at_once]
-    words, newest_roots, vouches = rpc.ask(
-        [question for of_block in fact_questions for question in of_block],
-        [questions.call(*registry.state_root(block.number), "latest") for block in blocks],
-        [
-            questions.call(*registry.vouches(block.number, bytes.fromhex(block.hash[2:])), vouched_at)
-            for block in blocks
-        ],
-    )
-    remaining_words = iter(words)
-    views = {
-        block: request.view(registry, [next(remaining_words) for _ in of_block])
-        for block, request, of_block in zip(blocks, at_once, fact_questions, strict=True)
-    }
-    incomplete = [
-        block
+    told = facts.views(rpc, registry, [*at_once, *(ViewRequest(block.number, [], "latest") for block in blocks)])
+    views, newest = dict(zip(blocks, told[: len(blocks)], strict=True)), told[len(blocks) :]
+    incomplete = {
+        block: view
         for block, view in views.items()
         if isinstance(view, RegistryView)
         and _is_root(block, view.state_root)
         and any(fact not in view.facts for fact in all_facts[block.pk])
-    ]
+    }
     requests = [ViewRequest(block.number, all_facts[block.pk], confirmed) for block in incomplete]
-    views |= zip(incomplete, facts.views(rpc, registry, requests), strict=True)
-    return dict(zip(blocks, map(_RegistryAnswer, views.values(), newest_roots, vouches), strict=True))
+    for (block, first), view in zip(incomplete.items(), facts.views(rpc, registry, requests), strict=True):
+        views[block] = replace(view, vouches=first.vouches) if isinstance(view, RegistryView) else view
+    return dict(zip(blocks, zip(views.values(), newest, strict=True), strict=True))
 
 
 def _facts_of(queries: Sequence[Query]) -> list[Fact]:
