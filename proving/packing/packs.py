@@ -315,33 +315,37 @@ def intents(
         # Accumulating the header makes this root a fact, so that the proofs below it need no header.
         queries_by_field.setdefault(pack.root, set()).update(pack.queries)
     of_header = {query for queries in queries_by_field.values() for query in queries} if header else set()
-    # The header and accounts, and proofs of entries as far as there is room.
-    for state_pack in _state_packs(
-        block, missing, prices, proofs, first=_StatePack(prices, of_header, other_bytes=other_bytes)
-    ):
-        proof_of_state = packed.encode(
-            block.number if header is None else [*jump, header],
-            bytes.fromhex(block.state_root[2:]),
-            state_pack.accounts,
-            header_fields=() if header is None else sorted(queries_by_field),
-            takes_masks=takes_masks,
-        )
-        of_header_itself = NO_LOAD if header is None else _HEADER + _HEADER_FIELD * len(queries_by_field)
-        all_calls = [*calls, (contract, proof_of_state)]
-        while entry_packs and state_pack.add_entries(entry_packs[0]):
+    root = bytes.fromhex(block.state_root[2:])
+
+    def of_state(pack: _StatePack, proof: bytes, calls: Sequence[Call] = ()) -> Intent:
+        """Return the transaction with the proof of a pack, after these calls.
+
+        It also has proofs of entries as far as there is room.
+        """
+        all_calls = [*calls, (contract, proof)]
+        while entry_packs and pack.add_entries(entry_packs[0]):
             all_calls.append((contract, entry_packs.popleft().encode(block.number, takes_masks=takes_masks)))
         to, data = in_one_call(registry.multicall, all_calls)
-        yield Intent(
-            to,
-            data,
-            state_pack.queries,
-            accumulates=() if header is None else (block,),
-            continued=state_pack.continued.union(*(state_pack.queries & pack.queries for pack in entry_packs)),
+        continued = pack.continued.union(*(pack.queries & entries.queries for entries in entry_packs))
+        return Intent(to, data, pack.queries, continued=continued, most=pack.most, least=pack.least)
+
+    state_packs = _state_packs(
+        block, missing, prices, proofs, first=_StatePack(prices, of_header, other_bytes=other_bytes)
+    )
+    if header is not None and (first := next(state_packs, None)):
+        fields = sorted(queries_by_field)
+        proof = packed.encode([*jump, header], root, first.accounts, header_fields=fields, takes_masks=takes_masks)
+        intent = of_state(first, proof, calls)
+        yield replace(
+            intent,
+            accumulates=(block,),
             path_gas=path_gas,
-            most=None if calls else state_pack.most + of_header_itself,
-            least=state_pack.least + least_of_header,
+            most=None if calls else first.most + _HEADER + _HEADER_FIELD * len(fields),
+            least=intent.least + least_of_header,
         )
-        header, calls, path_gas, least_of_header = None, (), 0, NO_LOAD
+    # The others are below a state root that the registry knows by then.
+    for further in state_packs:
+        yield of_state(further, packed.encode(block.number, root, further.accounts, takes_masks=takes_masks))
     # Each of the other proofs of entries in a transaction of its own, below roots that are facts by then.
     while entry_packs:
         pack = entry_packs.popleft()
