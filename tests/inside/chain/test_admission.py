@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from chains.nodes.node_errors import NodeUnavailable
 from proving.working.lanes import LaneKind
 from queries.models import BatchStatus
+from tests import metrics
 from tests.inside.working import work_side_by_side
 from tests.proving.logs import LOG, RETURNS, block_of, block_with_logs, hashes_of
 from tests.service import (
@@ -64,11 +66,17 @@ def test_a_batch_of_blocks_too_large_to_keep_is_read_to_its_end(service, key, se
     of_logs = asking({f"block:{number}": {"transactions": {"0": {"logs": ["0"]}}} for number in numbers})
     batch = submit(key, of_logs)
 
+    def turns(outcome: str) -> float:
+        text = Client().get("/metrics").text
+        return metrics.value(text, "batchquery_job_run_seconds_count", kind="batch", outcome=outcome) or 0
+
+    before = turns("waits"), turns("fails")
     with recorded_methods(settings, service) as asked:
         for place in range(1, 4):
             assert fresh(batch).status == BatchStatus.RECEIVED
             work_side_by_side(LaneKind.ADMISSION)
             assert asked.count("eth_getBlockReceipts") == place
+        assert (turns("waits"), turns("fails")) == (before[0] + 2, before[1])
         assert fresh(batch).status == BatchStatus.ACCEPTED
         assert work_until_done(batch, service).status == BatchStatus.DONE
 
