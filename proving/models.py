@@ -50,9 +50,6 @@ class FactsRegistry(DueRow):
     # A notice for the operator, for example about an attester that contradicts our nodes, and when it was last so.
     risk = WaitField(null=True, blank=True)
     risk_seen_at = models.DateTimeField(null=True)
-    # Why no more transactions are sent for some facts or a path, and when a block last waited for that.
-    given_up = WaitField(null=True, blank=True)
-    given_up_at = models.DateTimeField(null=True)
     deployed_at = models.DateTimeField(null=True)  # null: an older version has begun, and not ended, to deploy it
     # keccak-256 of the code at the address when it was last compared. Empty before the first comparison.
     code_hash = models.CharField(max_length=66, blank=True)
@@ -81,12 +78,6 @@ class FactsRegistry(DueRow):
         """Return the risks that were seen lately. Nobody looks whether one is over where nothing is asked."""
         is_current = self.risk_seen_at and timezone.now() - self.risk_seen_at < AttesterWatch.STALE
         return self.risk.parts if self.risk and is_current else ()
-
-    @property
-    def current_given_up(self) -> WaitReason | None:
-        """Return why transactions for its facts fail, if a block waited for that lately."""
-        is_current = self.given_up_at and timezone.now() - self.given_up_at < SEEN
-        return self.given_up if is_current else None
 
     @property
     def refusal(self) -> WaitReason:

@@ -173,9 +173,8 @@ def chains() -> Iterator[SeenProblem]:
     is_observing = WorkerHeartbeat.running().filter(started_at__lt=Now() - _FIRST_OBSERVATIONS).exists()
     order = list(ProblemKind)
     for chain in get_chains().chains:
-        if chain.id in observed:
-            yield from sorted(stored[chain.id], key=lambda problem: (order.index(problem.kind), problem.sentence))
-        elif is_observing:
+        yield from sorted(stored[chain.id], key=lambda problem: (order.index(problem.kind), problem.sentence))
+        if is_observing and chain.id not in observed:
             minutes = SEEN.total_seconds() / 60
             sentence = f"No worker has observed {chain.label} for {minutes:.0f} minutes, so its state is unknown."
             yield SeenProblem(ProblemKind.CHAIN_NOT_WATCHED, sentence, subject(chain.id))
@@ -195,7 +194,7 @@ def stopped() -> Iterator[SeenProblem]:
         elif not stop.source_chain_id:
             yield told(ProblemKind.SIGNING_STOPPED, values=subject(stop.chain_id))
         elif get_chains().connection(stop.source_chain_id, stop.chain_id):
-            yield told(ProblemKind.CONNECTION_PAUSED, values=_connection(stop.source_chain_id, stop.chain_id))
+            yield told(ProblemKind.CONNECTION_PAUSED, values=of_connection(stop.source_chain_id, stop.chain_id))
 
 
 @check
@@ -229,7 +228,7 @@ def subject(chain_id: int, **more: str) -> dict[str, str]:
     return {"chainId": str(chain_id), **more}
 
 
-def _connection(source: int, destination: int) -> dict[str, str]:
+def of_connection(source: int, destination: int) -> dict[str, str]:
     return {"sourceChainId": str(source), "destinationChainId": str(destination)}
 
 
@@ -283,13 +282,10 @@ def facts_registries() -> Iterator[SeenProblem]:
         row = rows.get(ends)
         if row is None:
             lacking = deployments.not_deployed(connected.destination_id, connected.source_id)
-            yield SeenProblem(ProblemKind.NO_REGISTRY, lacking.for_operators, _connection(*ends), str(lacking))
+            yield SeenProblem(ProblemKind.NO_REGISTRY, lacking.for_operators, of_connection(*ends), str(lacking))
         elif row.refused:
             refusal = row.refusal
-            yield SeenProblem(ProblemKind.REGISTRY_REFUSED, refusal.for_operators, _connection(*ends), str(refusal))
-        elif why := row.current_given_up:
-            sentence = f"Batches for facts of chain {ends[0]} on chain {ends[1]} wait until their deadlines: {why}"
-            yield SeenProblem(ProblemKind.TRANSACTIONS_FAIL, sentence, _connection(*ends))
+            yield SeenProblem(ProblemKind.REGISTRY_REFUSED, refusal.for_operators, of_connection(*ends), str(refusal))
         if row and not row.refused and (ends_at := deployments.history_ends_at(row)):
             yield from _of_history(row, connected, ends_at)
     for source, destination in rows:
@@ -302,7 +298,7 @@ def facts_registries() -> Iterator[SeenProblem]:
             batches = "1 open batch waits" if count == 1 else f"{count:,} open batches wait"
             sentence = f"{batches} for facts of chain {source} on chain {destination}. chains.toml no longer connects "
             sentence += "them: write the connection back, or cancel the batches."
-            yield SeenProblem(ProblemKind.CONNECTION_MISSING, sentence, _connection(source, destination))
+            yield SeenProblem(ProblemKind.CONNECTION_MISSING, sentence, of_connection(source, destination))
 
 
 def _of_history(row: FactsRegistry, connected: Connection, ends_at: datetime) -> Iterator[SeenProblem]:
@@ -322,7 +318,7 @@ def _of_history(row: FactsRegistry, connected: Connection, ends_at: datetime) ->
     sentence = f"{why} {source.label} has passed it. " if left <= 0 else f"{why}{before} "
     sentence += f"What is recorded stays good, but {'without another registry ' if is_replaceable else ''}{effect}."
     ends = deployments.history_wait(row, sentence)
-    yield SeenProblem(ProblemKind.HISTORY_ENDS, ends.for_operators, _connection(source.id, destination.id), str(ends))
+    yield SeenProblem(ProblemKind.HISTORY_ENDS, ends.for_operators, of_connection(source.id, destination.id), str(ends))
 
 
 @check
@@ -344,7 +340,7 @@ def attesters() -> Iterator[SeenProblem]:
         if get_chains().connection(row.source_chain_id, row.destination_chain_id):
             for risk in row.current_risks:
                 yield SeenProblem(
-                    ProblemKind.RISK, str(risk), _connection(row.source_chain_id, row.destination_chain_id)
+                    ProblemKind.RISK, str(risk), of_connection(row.source_chain_id, row.destination_chain_id)
                 )
 
 
@@ -384,7 +380,7 @@ class CurrentProblems:
         """Return the sentences about a connection. A stop of all sending on its destination is one of them."""
         stop = (ProblemKind.SIGNING_STOPPED, subject(destination))
         stops = [each.for_everybody for each in self.seen if (each.kind, each.values) == stop]
-        return stops + self._about(_connection(source, destination))
+        return stops + self._about(of_connection(source, destination))
 
     def _about(self, values: Mapping[str, str]) -> list[str]:
         told = (*self.degrading, *self.harmless)

@@ -94,6 +94,7 @@ KIND_BY_CODE: Mapping[str, ProblemKind] = {kind.value: kind for kind in ProblemK
 SILENCES: Mapping[ProblemKind, frozenset[ProblemKind]] = {
     # A worker stores its heartbeats and its work, so nothing is known of either while nothing can be stored.
     ProblemKind.STORAGE: frozenset({ProblemKind.NO_WORKER, ProblemKind.STANDSTILL}),
+    ProblemKind.REGISTRY_REFUSED: frozenset({ProblemKind.TRANSACTIONS_FAIL}),
     # Money for a signer whose key is stolen would go to the thief.
     ProblemKind.FOREIGN_TRANSACTIONS: frozenset({ProblemKind.SIGNER_UNFUNDED}),
 }

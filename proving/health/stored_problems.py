@@ -49,6 +49,19 @@ def replace(
 
     Call it in a transaction under the observer's fence. Problems of the kinds `hidden` may go on unseen.
     """
+    present = add(seen, seen_by=seen_by, chain_id=chain_id)
+    own = Problem.objects.filter(ended_at=None, seen_by=seen_by, chain_id=chain_id)
+    absent = own.exclude(pk__in=present).exclude(code__in=[*hidden])
+    if absent.exists():
+        absent.filter(absent_since=None).update(absent_since=Now(), shown="", public="")
+        _end(absent)
+
+
+def add(seen: Iterable[SeenProblem], *, seen_by: str, chain_id: int) -> list[str]:
+    """Store problems that end unless they are seen again within their period. Return the keys of their rows.
+
+    Call it in a transaction under the observer's fence.
+    """
     problems = {_key(problem): problem for problem in reversed([*seen])}
     subjects = {_subject(key) for key in problems}
     unended = Problem.objects.filter(ended_at=None)
@@ -89,10 +102,7 @@ def replace(
         _shown(row, words.get(row.pk))
     columns = ["seen_by", "chain_id", "seen_at", "absent_since", "shown", "public"]
     Problem.objects.bulk_update(going_on, columns)
-    absent = unended.filter(own).exclude(pk__in=[row.pk for row in (*new, *going_on)]).exclude(code__in=[*hidden])
-    if absent.exists():
-        absent.filter(absent_since=None).update(absent_since=Now(), shown="", public="")
-        _end(absent)
+    return [row.pk for row in (*new, *going_on)]
 
 
 def fade(lane: HeldLane) -> None:

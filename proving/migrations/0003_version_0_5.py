@@ -1,4 +1,3 @@
-import queries.waits
 from config.database.expansions import Expansion
 from django.db import migrations, models
 
@@ -27,8 +26,6 @@ class Migration(Expansion):
         ),
         migrations.AddField("signer", "foreign_is_suspected", models.BooleanField(null=True)),
         migrations.AddField("signer", "accounted_is_doubtful", models.BooleanField(null=True)),
-        migrations.AddField("factsregistry", "given_up", queries.waits.WaitField(blank=True, null=True)),
-        migrations.AddField("factsregistry", "given_up_at", models.DateTimeField(null=True)),
         migrations.AddField("factsregistry", "history_end", models.PositiveBigIntegerField(null=True)),
         migrations.AddField("chainhead", "gas_limit", models.PositiveBigIntegerField(db_default=0, default=0)),
         migrations.AddField("chainhead", "gas_prices", models.CharField(db_default="", default="", max_length=20)),

@@ -26,7 +26,10 @@ from config.error_answers import why_unavailable
 from proving import connections
 from proving.connections import WorkContext
 from proving.facts import NoRegistry
-from proving.models import FactsRegistry, Transaction
+from proving.health import stored_problems
+from proving.health.current_problems import SeenProblem, of_connection
+from proving.health.problem_kinds import ProblemKind
+from proving.models import Transaction
 from proving.paths import building, planning
 from proving.paths.planning import Path
 from proving.reconcile import apply, decide, observe, proofs
@@ -44,7 +47,7 @@ from proving.registries.deployments import Unusable
 from proving.sources import NotYet
 from proving.working import counters, heads, lanes
 from proving.working.ends import OUTCOMES, Done, End, Fails, Waits
-from proving.working.lanes import HeldLane, LaneLost
+from proving.working.lanes import HeldLane, LaneKind, LaneLost
 from queries import batch_states, waits
 from queries.batch_states import Complete
 from queries.models import Block, StepKind, open_queries
@@ -407,13 +410,17 @@ def _end_blocks(lane: HeldLane, claim: Claim[Block], blocks: Sequence[Block], en
             subject = f"{end.reason.told.code} from chain {block.source_chain_id} to chain {block.destination_chain_id}"
             logger.warning("%s: %s waits: %s Next try in %.0f s.", subject, block, sentence, seconds)
         if _is_given_up(end):
-            registry = FactsRegistry.in_use.filter(
-                source_chain_id=block.source_chain_id, destination_chain_id=block.destination_chain_id
-            )
-            lane.write(partial(registry.update, given_up=end.reason, given_up_at=Now()))
+            lane.write(partial(_store_problem, block.source_chain_id, block.destination_chain_id, end.reason))
         concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
         lane.write(partial(batch_states.note_failure, list(concerned), end.reason))
     lane.write(partial(_write_ends, claim, blocks, ends), is_last=len(blocks) == len(claim.rows))
+
+
+def _store_problem(source: int, destination: int, reason: WaitReason) -> None:
+    """Store that the transactions for some facts or a path fail. The blocks that wait for them see it again."""
+    sentence = f"Batches for facts of chain {source} on chain {destination} wait until their deadlines: {reason}"
+    problem = SeenProblem(ProblemKind.TRANSACTIONS_FAIL, sentence, of_connection(source, destination))
+    stored_problems.add([problem], seen_by=LaneKind.CONNECTION, chain_id=destination)
 
 
 def _write_ends(claim: Claim[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:

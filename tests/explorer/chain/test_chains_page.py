@@ -223,7 +223,7 @@ def test_the_chains_page_asks_no_chain_and_takes_ten_statements_until_something_
         with django_assert_num_queries(10):
             Client().get(path)
         saw(gas_price=len(path) * GWEI)
-        with django_assert_num_queries(10 + 14):
+        with django_assert_num_queries(10 + 13):
             Client().get(path)
 
 

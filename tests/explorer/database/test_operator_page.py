@@ -37,7 +37,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 
-STATEMENTS = 34
+STATEMENTS = 33
 
 
 @pytest.fixture(autouse=True)

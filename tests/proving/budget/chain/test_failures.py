@@ -9,7 +9,7 @@ from django.db.models import F
 from django.test import Client
 
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Transaction
+from proving.models import Problem, Transaction
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import error
 from tests.proving import dear_registry
@@ -87,7 +87,7 @@ def test_facts_that_always_run_out_of_gas_are_sent_four_times_and_hold_up_nobody
     Transaction.objects.update(spent_at=F("spent_at") - timedelta(days=30))
     go_on(costly)
     assert {fresh(batch).status, fresh(same).status} == {BatchStatus.DONE}
-    FactsRegistry.objects.update(given_up_at=F("given_up_at") - timedelta(minutes=5))
+    Problem.objects.update(seen_at=F("seen_at") - timedelta(minutes=5))
     assert "transactions_fail" not in Client().get("/healthz").json()["codes"]
 
 
