@@ -134,12 +134,14 @@ def _end(chain: Chain, claim: Claim[Signer], signer: Signer, states: Collection[
     claim.end([signer], timedelta(seconds=seconds) if is_left else None)
 
 
-def monitor_for(chain: Chain, seconds: float = WAIT_SECONDS, *, pause: float = 0.5) -> Iterator[None]:
+def monitor_for(chain: Chain, seconds: float | None = None, *, pause: float = 0.5) -> Iterator[None]:
     """Monitor the chain's signers repeatedly for so many seconds, and at least once. `pause` is the longest pause.
+
+    None: for `WAIT_SECONDS`.
 
     Commands that wait for transactions use it, in case no worker runs.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + (WAIT_SECONDS if seconds is None else seconds)
     # Nodes that are behind rest from now on.
     chain_heads.read(chain, get_rpc(chain.id))
     while True:
