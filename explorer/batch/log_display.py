@@ -31,7 +31,7 @@ _EVENT_SENTENCES = {
     ),
     "not_its_data": "The log's data doesn't fit this event.",
     "other_topics": "This event has {named} indexed values, and this log has {held}: check the word indexed.",
-    "too_long": "A page decodes at most 32,768 bytes of its logs' data, and each byte once for each list of the event.",
+    "too_long": "A page decodes at most 32,768 bytes of its logs' data.",
 }
 KNOWN_EVENTS: tuple[str, ...] = tuple(
     tomllib.loads((Path(__file__).parent / "known_events.toml").read_text("utf-8"))["events"]

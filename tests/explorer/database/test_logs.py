@@ -80,6 +80,7 @@ DECODED = [
     (batches.transfer(5), batches.TRANSFER.replace("256", "8"), ANOTHER),
     (PAIR, "T(address indexed payable, string)", f"T payable address {ALICE} string <b>é</b>"),
     (a_log("T(string)", bytes(32)), "T(string indexed s)", f"s string 0x{'00' * 32} the keccak-256 of the value"),
+    (a_log("T(bytes)", bytes(32)), "T(bytes indexed b)", f"b bytes 0x{'00' * 32} the keccak-256 of the value"),
     (a_log("T(string)", data=encode(["bytes"], [b"\xff"])), "T(string s)", "s string \ufffd"),
     (a_log("T(bool,int8)", data=encode(["bool", "int8"], [True, -1])), "T(bool a, int8 b)", "a bool true b int8 -1"),
     (a_log("T(address[])", data=encode(["address[]"], [[ALICE, BOB]])), "T(address[] c)", f"[{ALICE}, {BOB}]"),
@@ -170,6 +171,14 @@ def test_a_known_event_is_decoded_before_a_reader_types_anything(log, sentence):
 
 def test_a_log_of_another_form_is_no_transfer_of_eth():
     assert "ETH transfer" not in shown_logs([*eth_transfer(5)[:2], b""])
+
+
+# Anybody can find an address that begins, or ends, like the emitter of such logs.
+@pytest.mark.parametrize("emitter", ["ff" * 20, "ff" * 18 + "00fe", "00" + "ff" * 18 + "fe", "ff" * 10 + "fe" * 10])
+def test_a_token_with_almost_the_address_of_eth_transfers_is_a_token(emitter):
+    page = shown_logs([bytes.fromhex(emitter), *eth_transfer(5)[1:]])
+    assert "ETH transfer" not in page
+    assert "event Transfer" in page
 
 
 @pytest.mark.parametrize("log", [a_log("T()"), a_log("Upgraded(address)"), a_log("", ALICE_IN_A_TOPIC), a_log("")])
