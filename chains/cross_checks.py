@@ -54,10 +54,6 @@ OF_CHAIN: Checks[Chain] = (
         lambda entry: entry.contradicts_known_beacon_chain,
         "must have no [chains.beacon_chain] with other values than the service has for this chain: remove the table",
     ),
-    (
-        lambda entry: entry.era_files and find_spec("cramjam") is None,
-        ".era_files: needs cramjam, the extra `era`: pip install --no-deps --require-hashes -r requirements/era.txt",
-    ),
 )
 OF_CONNECTION: Checks[Connection] = (
     (
@@ -137,6 +133,10 @@ _AMONG_CHAINS: ChecksAmongAll[Chain] = (
     (
         lambda entry, chains: entry.node_quorum is not None and chains.attester is None,
         ".node_quorum: belongs to the file of an attester, which has a table [attester]",
+    ),
+    (
+        lambda entry, _: entry.era_files and find_spec("cramjam") is None,
+        ".era_files: needs cramjam, the extra `era`: pip install --no-deps --require-hashes -r requirements/era.txt",
     ),
 )
 _OF_ENDS: ChecksAmongAll[Connection] = (
