@@ -9,6 +9,7 @@ from django.db import transaction
 from accounts import operator_log
 from accounts.management.commands.revoke_keys import user_named
 from config.database import statements
+from proving.management.command_failures import reason_in
 from queries import batch_states, columns
 from queries.columns import RejectionCode
 from queries.models import OPEN_STATUSES, Batch
@@ -30,7 +31,7 @@ class Command(BaseCommand):
     def handle(self, *, batch: list[str], user: str, reason: str, **_: Any) -> None:
         if bool(batch) == bool(user):
             raise CommandError("Name batches, or --user. Nothing was cancelled.")
-        if not (why := reason.strip()):
+        if not (why := reason_in(reason)):
             raise CommandError("Give a --reason: the batches' users read it. Nothing was cancelled.")
         sentence = f"The operator has cancelled the batch. The reason given: {why}"
         with transaction.atomic():

@@ -8,6 +8,7 @@ from chains.chains_file import Chain
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
 from proving import stops
+from proving.management.command_failures import reason_in
 from proving.models import Signer, Stop
 
 
@@ -24,6 +25,7 @@ class Command(BaseCommand):
         parser.add_argument("--reason", default="", help="a sentence that users see")
 
     def handle(self, *, destination: list[int], source: int, signer: str, reason: str, **_: Any) -> None:
+        why = reason_in(reason)
         destinations = {chain.id: chain for chain in get_chains().destinations()}
         if unknown := [str(chain_id) for chain_id in destination if chain_id not in destinations]:
             raise CommandError(f"Not a destination chain: {', '.join(unknown)}.")
@@ -34,7 +36,7 @@ class Command(BaseCommand):
         addresses = [_signer(chain, signer) if signer else "" for chain in chains]
         for chain, address in zip(chains, addresses, strict=True):
             subject = Stop(chain_id=chain.id, source_chain_id=source, signer=address)
-            self.stdout.write(stops.stop_by_operator(subject, reason=reason).sentence_for_operators)
+            self.stdout.write(stops.stop_by_operator(subject, reason=why).sentence_for_operators)
 
 
 def add_subject(parser: CommandParser) -> None:

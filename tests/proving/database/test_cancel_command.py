@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from accounts.models import ApiKey, User
+from proving.models import Stop
 from queries.models import Batch, BatchStatus, WebhookDelivery
 from tests.explorer.batches import accept, finish, path, reject
 from tests.explorer.pages import text_of
@@ -98,6 +99,20 @@ def test_without_a_reason_nothing_changes(reason):
     batch = of_bob()
     assert refused(batch.pk, reason=reason).startswith("Give a --reason")
     assert refused("--user", BOB, reason=reason).startswith("Give a --reason")
+
+
+@pytest.mark.parametrize("reason", ["x" * 201, "\u200b", "\u202eA test.", "\x1b[31mA test."])
+def test_a_reason_that_users_could_not_read_is_refused(reason):
+    sentence = "--reason must be a line of at most 200 visible characters. Nothing was changed."
+    assert refused(of_bob().pk, reason=reason) == sentence
+    with pytest.raises(CommandError, match=sentence):
+        call_command("stop", "31337", reason=reason)
+    assert not Stop.objects.exists()
+
+
+def test_a_reason_becomes_one_line():
+    cancel(of_bob().pk, reason=f"{'x' * 99}\n\t{'x' * 100}")
+    assert Batch.objects.get().rejection_reason.endswith(f" {'x' * 99} {'x' * 100}")
 
 
 @pytest.mark.parametrize("unknown", ["0" * 26, "x", "%", "1 OR 1"])
