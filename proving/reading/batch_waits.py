@@ -11,7 +11,7 @@ from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.json_objects import PAGE_ONLY
 from proving.models import LIVE_STATES, SignedTransaction, Transaction, TransactionState
-from proving.working import heads
+from proving.working import heads, lanes
 from queries import batch_json, models
 from queries.models import Batch, BatchStatus, QueryKind, StepKind
 from queries.waits import Actor, WaitReason, wait
@@ -70,6 +70,8 @@ def waits(batch: Batch, counts: StepCounts) -> tuple[ShownWait, ...]:
     # The states of the transactions are newer than the wait that a worker stored in the block's last turn.
     links = Transaction.queries.through.objects.filter(query__batch=batch, transaction__state__in=LIVE_STATES)
     shown = batch.waits(besides=links.exclude(query__block=None).values("query__block") if live else None)
+    replacing = lanes.replacing(batch.destination_chain_id, counts.source_chains)
+    shown[:0] = [models.BatchWait(why, source_chain_ids=(source,)) for source, why in replacing.items()]
     if live or not shown:
         shown.append(models.BatchWait(_next(batch, counts.at_step, live)))
     several = len(counts.source_chains) > 1

@@ -41,7 +41,7 @@ from proving.reconcile.observation import Observation
 from proving.registries.deployments import Unusable, revert_reason
 from proving.sending import gas_caps, gas_limits
 from proving.sending.gas_limits import GasLimit
-from proving.working import destination_prices
+from proving.working import destination_prices, lanes
 from proving.working.ends import Fails, Waits
 from proving.working.heads import Heads
 from queries import waits
@@ -108,7 +108,12 @@ def left_of(batch: Batch) -> MissingTransactions:
     _note_what_is_not_prepared(missing, batch)
     provable = batch.queries.filter(step__in=PROVABLE_STEPS).order_by("source_chain_id")
     try:
-        for source in provable.values_list("source_chain_id", flat=True).distinct():
+        sources = list(provable.values_list("source_chain_id", flat=True).distinct())
+        replacing = lanes.replacing(batch.destination_chain_id, sources)
+        for source in sources:
+            if source in replacing:
+                missing.wait(replacing[source])
+                continue
             _find(missing, batch, source, ends_at)
     except _Enough:
         missing.wait(_MORE)

@@ -85,6 +85,10 @@ def deploy(
         return _recorded(planned.row)
     try:
         with lanes.seize(LaneName(LaneKind.CONNECTION, destination, source)) as lane:
+            # Another command may have replaced it before this one held the lane.
+            replaced.refresh_from_db()
+            if replaced.replaced_at:
+                raise DeploymentError(f"Another command has already replaced the facts registry at {replaced}.")
             if not replaced.refused:
                 replacing.await_final(lane, replaced, wait_seconds, tell)
             return _recorded(planned.row, partial(replacing.retire, lane, replaced))

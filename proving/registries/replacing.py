@@ -7,7 +7,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from eth_utils.address import to_checksum_address
 
+from chains.chains_file import Chain
+from chains.nodes import questions
 from chains.nodes.node_errors import ChainError
+from chains.nodes.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
 from config.database import statements
 from config.database.statements import chunks
@@ -21,8 +24,8 @@ from proving.working.lanes import HeldLane
 from queries import batch_states
 from queries.models import ADMITTED_STATUSES, Batch, BatchStatus, Block, Query, StepKind
 
-# Seconds for which the command waits if the operator names no other time.
-WAIT_SECONDS = 3600
+# Seconds for which the command waits if the operator names no other time, and the maximum.
+WAIT_SECONDS, MAX_WAIT_SECONDS = 3600, 24 * 3600
 # Maximum blocks of which the facts are read together.
 _BLOCKS = 50
 
@@ -56,7 +59,7 @@ def await_final(lane: HeldLane, row: FactsRegistry, seconds: float, tell: Callab
 
 def _why_not_final(lane: HeldLane, row: FactsRegistry) -> str:
     """Return a sentence if the registry's facts aren't final yet. Empty: they are."""
-    chain = get_chains().chain(row.destination_chain_id)
+    chain, rpc = get_chains().chain(row.destination_chain_id), get_rpc(row.destination_chain_id)
     addresses = list(filter(None, (to_checksum_address(row.address), row.multicall)))
     sent = Transaction.objects.filter(signer__chain_id=chain.id, to__in=addresses, state__in=WATCHED_STATES)
     # Transactions of a key that chains.toml no longer has may never be mined.
@@ -64,17 +67,36 @@ def _why_not_final(lane: HeldLane, row: FactsRegistry) -> str:
     opened = sent.filter(state=TransactionState.PENDING, signer__address__in=signers).order_by("nonce")
     if first := opened.first():
         return f"Open transactions to the old registry: {opened.count()}. {first.waits_for.for_operators}"
-    blocks = _blocks(row).filter(due_at__isnull=False, checked_number__isnull=False)
-    last = max(
-        sent.aggregate(last=Max("block_number"))["last"] or 0, blocks.aggregate(last=Max("checked_number"))["last"] or 0
-    )
-    if last > (final := heads.recent(chain, get_rpc(chain.id)).final):
+    checked = _blocks(row).filter(due_at__isnull=False, checked_number__isnull=False)
+
+    def why_last_is_not_final() -> str:
+        last = max(
+            sent.aggregate(last=Max("block_number"))["last"] or 0,
+            checked.aggregate(last=Max("checked_number"))["last"] or 0,
+        )
+        if last <= (final := _final(chain, rpc, last)):
+            return ""
         return f"The old registry's last facts are in block {last} of {chain.label}. The newest final block is {final}."
-    for some in chunks(list(blocks), _BLOCKS):
-        if reasons := turn.settle(lane, some):
-            reason = next(filter(None, reasons), None)
-            return reason.for_operators if reason else _why_not_final(lane, row)
-    return ""
+
+    if why := why_last_is_not_final():
+        return why
+    for some in chunks(list(checked), _BLOCKS):
+        if reason := next(filter(None, turn.settle(lane, some)), None):
+            return reason.for_operators
+    # The last look may have found facts that a reorg has moved up.
+    return why_last_is_not_final()
+
+
+def _final(chain: Chain, rpc: RpcClient, needed: int) -> int:
+    """Return the newest block that each answering node of the chain reports as final, if block `needed` is final.
+
+    A node that is asked first may report any block. Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    final = heads.recent(chain, rpc).final
+    if needed > final:
+        return final
+    told = rpc.answers_of_each(questions.header("finalized")).values()
+    return min([final, *(header.number for header in told if header)])
 
 
 def retire(lane: HeldLane, row: FactsRegistry) -> None:

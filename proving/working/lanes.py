@@ -12,7 +12,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -33,6 +33,7 @@ from config.error_answers import why_unavailable
 from proving.models import JumpLeaves, Lane, Problem, Signer
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Block, Webhook
+from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ MANY_BLOCKS = 100
 """Batches with more blocks have a separate lane, because their admission takes seconds of requests to the chains."""
 # Values of a lane that nobody holds.
 _FREE: dict[str, Any] = {"token": "", "until": None}
+# The beginning of the token of a lane that a command has seized.
+_SEIZED = "seized-"
 
 
 class LaneKind(StrEnum):
@@ -124,8 +127,9 @@ class HeldLane:
         return result
 
     def keep(self) -> None:
-        """Renew the lane for work that waits, and doesn't hang. Raises `LaneLost`."""
-        self.write(lambda: None)
+        """Renew the lane for work that waits, and doesn't hang. It counts as no advance. Raises `LaneLost`."""
+        if not statements.retried(partial(_tokens([self]).update, until=_expiry())):
+            raise LaneLost
         self.since = time.monotonic()
 
 
@@ -234,11 +238,21 @@ def hold(name: LaneName) -> Iterator[HeldLane | None]:
 @contextmanager
 def seize(name: LaneName) -> Iterator[HeldLane]:
     """Take a lane from its holder, who can't write any more. Hold it until the end of the `with` block."""
-    lane = HeldLane(name)
+    lane = HeldLane(name, f"{_SEIZED}{secrets.token_hex(12)}")
     Lane.objects.bulk_create([Lane(name=str(name))], ignore_conflicts=True)
     Lane.objects.filter(name=str(name)).update(token=lane.token, until=_expiry())
     with _kept(lane):
         yield lane
+
+
+def replacing(destination: int, sources: Collection[int]) -> dict[int, WaitReason]:
+    """Return, by source chain, the waits for commands that replace a connection's registry now."""
+    names = {str(LaneName(LaneKind.CONNECTION, destination, source)): source for source in sources}
+    seized = Lane.objects.filter(name__in=names, token__startswith=_SEIZED, until__gt=Now())
+    return {
+        names[name]: wait("registry_being_replaced", chain=destination, source=names[name])
+        for name in seized.order_by("name").values_list("name", flat=True)
+    }
 
 
 @contextmanager

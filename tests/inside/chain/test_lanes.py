@@ -20,6 +20,7 @@ from config.database.due_rows import Claim
 from proving.health.service_metrics import ServiceMetrics
 from proving.models import AccountProof, FactsRegistry, Lane, Signer, Transaction
 from proving.reconcile import proofs, turn
+from proving.registries import replacing
 from proving.sending import orders, transaction_monitor
 from proving.working import lanes, worker
 from proving.working.lanes import HeldLane, LaneKind, LaneName
@@ -141,6 +142,35 @@ def test_a_command_goes_on_when_another_takes_its_lane_and_sends_nothing_twice(s
     deployed.deploy(31337, 31337, "--replace")
     assert not next(taken, False)
     assert Transaction.objects.count() == before + 2
+
+
+@pytest.mark.long
+def test_a_command_that_was_paused_for_longer_than_its_lease_replaces_nothing(service, monkeypatch):
+    deployed.use_earlier_registry(service)
+
+    def pause(lane, *_):
+        with lanes.seize(lane.name):
+            pass
+
+    monkeypatch.setattr(replacing, "await_final", pause)
+    with pytest.raises(CommandError, match="Another process works on the connection now, so nothing was replaced"):
+        deployed.deploy(31337, 31337, "--replace")
+    assert FactsRegistry.objects.count() == 1
+
+
+@pytest.mark.long
+def test_a_registry_that_another_command_has_just_replaced_is_not_replaced_again(service, monkeypatch):
+    row, seize = deployed.use_earlier_registry(service), lanes.seize
+
+    def seize_late(name):
+        monkeypatch.setattr(lanes, "seize", seize)
+        deployed.deploy(31337, 31337, "--replace")
+        return seize(name)
+
+    monkeypatch.setattr(lanes, "seize", seize_late)
+    with pytest.raises(CommandError, match=f"Another command has already replaced the facts registry at {row}"):
+        deployed.deploy(31337, 31337, "--replace")
+    assert FactsRegistry.objects.count() == 2
 
 
 @pytest.mark.django_db

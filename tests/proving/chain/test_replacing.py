@@ -2,17 +2,24 @@
 
 import io
 from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError, connection
 from django.test import Client
+from django.utils import timezone
 
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Transaction
+from proving.models import FactsRegistry, Lane, Signer, Transaction
 from queries.models import Batch, BatchStatus, Block
 from tests import chain_fixtures, users
+from tests.chains.lying_node import between
 from tests.deployed import deploy, use_earlier_registry
-from tests.explorer.batches import path
+from tests.explorer.batches import beat, path
+from tests.explorer.pages import text_of
 from tests.proving import self_funded
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry
 from tests.proving.proxy import Proxy
@@ -109,11 +116,14 @@ def test_after_its_time_it_has_changed_nothing(service, key, replaceable):
 
 
 @pytest.mark.long
-def test_it_waits_for_open_transactions_which_it_watches_itself(service, key, replaceable):
+@pytest.mark.parametrize("contract", ["address", "multicall"])
+def test_it_waits_for_open_transactions_which_it_watches_itself(service, key, replaceable, contract):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(users.BOB, block=service.head()))
     work(3)
     tx = transaction_of(batch)
+    # Batches that share a transaction call Multicall.
+    type(tx).objects.filter(pk=tx.pk).update(to=getattr(replaceable, contract))
     # The node has lost the transaction, and no worker runs that would broadcast it again.
     service.rpc("anvil_dropAllTransactions")
     type(tx.newest).objects.filter(transaction=tx).update(broadcast_at=None)
@@ -239,3 +249,131 @@ def test_a_node_that_is_down_for_a_while_ends_no_wait(service, settings, replace
     assert len(told) == 2
     assert "can't be reached" in told[1]
     assert registry().address != replaceable.address
+
+
+BEING_REPLACED = (
+    "The operator is replacing the facts registry of chain 31337 on chain 31337. Until this is done, the service "
+    "proves nothing there. Send no transaction to the old registry: you would pay for its facts again."
+)
+
+
+def lane() -> Any:
+    """Return the lane that the command holds, as a query set."""
+    return Lane.objects.filter(name="connection:31337>31337")
+
+
+@pytest.mark.long
+def test_while_it_waits_nobody_is_given_transactions_to_the_old_registry(service, key, replaceable):
+    theirs = submit(key, self_funded.itself(request(users.BOB, block=service.head())))
+    work(3)
+    ours = submit(key, request(users.CHARLIE, block=service.head()))
+    held_by = list[str]()
+
+    def look() -> None:
+        held_by.append(lane().get().token)
+        work(2)
+        beat()
+        left = self_funded.left_of(theirs)
+        assert (left["transactions"], left["waits"], left["isComplete"]) == ([], [BEING_REPLACED], False)
+        for batch in (ours, theirs):
+            waits = Client().get(f"{path(batch)}.json").json()["waits"]
+            assert ("registry_being_replaced", BEING_REPLACED) in [(each["code"], each["sentence"]) for each in waits]
+            assert "The operator is replacing the facts registry" in text_of(Client().get(path(batch)).text)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replace(look)
+    assert self_funded.left_of(theirs)["transactions"]
+    # A command that was killed leaves its lease, which ends.
+    lane().update(token=held_by[0], until=timezone.now() + timedelta(seconds=15))
+    assert not self_funded.left_of(theirs)["transactions"]
+    lane().update(until=timezone.now() - timedelta(seconds=1))
+    assert self_funded.left_of(theirs)["transactions"]
+
+
+@pytest.mark.long
+def test_while_it_waits_due_work_stands_still_and_is_reported(service, key, replaceable):
+    hour_ago = timezone.now() - timedelta(hours=1)
+
+    def leave() -> None:
+        submit(key, request(users.BOB, block=service.head()))
+        work(3)
+        Block.objects.update(due_at=hour_ago)
+        lane().update(advanced_at=hour_ago)
+        service.mine(1)
+
+    def look() -> None:
+        health = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
+        assert health["standstillSeconds"]["proving"] >= 3600
+        service.mine(FINAL)
+
+    replace(leave, look)
+
+
+@pytest.mark.long
+def test_it_keeps_the_connection_for_longer_than_a_lease(service, key, replaceable):
+    submitted = list[Batch]()
+
+    def leave() -> None:
+        submitted.append(submit(key, request(users.BOB, block=service.head())))
+        lane().update(until=timezone.now() - timedelta(hours=1))
+        service.mine(1)
+
+    def look() -> None:
+        work(3)
+        assert not Transaction.objects.filter(queries__batch=submitted[0]).exists()
+        service.mine(FINAL)
+
+    replace(leave, look)
+
+
+@pytest.mark.long
+def test_facts_are_final_when_each_node_reports_it(service, settings, replaceable):
+    number = service.head()
+
+    def invent(question: Any, reply: Any) -> list[Any]:
+        if question["params"][:1] == ["finalized"]:
+            reply = reply | {"result": service.rpc("eth_getBlockByNumber", "latest", False)}
+        return [reply]
+
+    with between(service.url, invent) as url:
+        reconfigure(settings, f'"{service.url}"', f'"{url}", "{service.url}"')
+        assert replace(lambda: service.mine(FINAL)) == [last_facts(number, number - FINAL)]
+
+
+@pytest.mark.long
+def test_transactions_of_a_removed_signer_are_not_waited_for(service, replaceable):
+    removed = Signer.objects.create(chain_id=31337, address=users.BOB)
+    removed.transactions.create(nonce=5, to=replaceable.address, data=b"", gas_limit=1)
+    service.mine(FINAL)
+    assert replace() == []
+
+
+@pytest.mark.long
+def test_a_registry_that_may_not_be_used_any_more_ends_the_wait(service, replaceable):
+    def destroy() -> None:
+        service.rpc("anvil_setCode", replaceable.address, "0x00")
+        with pytest.raises(CommandError, match="its code differs"):
+            deploy(31337, 31337)
+        service.mine(FINAL)
+
+    with pytest.raises(CommandError, match=r"^The facts registry at .* is not used: its code differs"):
+        replace(destroy)
+    assert FactsRegistry.objects.count() == 1
+
+
+@pytest.mark.long
+def test_a_database_that_fails_ends_the_wait_with_a_sentence(replaceable):
+    def fail(*_: object) -> None:
+        raise OperationalError("The server closed the connection.")
+
+    with ExitStack() as outage, pytest.raises(CommandError) as ended:
+        replace(lambda: outage.enter_context(connection.execute_wrapper(fail)))
+    away = "The database of this service can't be reached, or accepts no more connections."
+    assert (ended.value.returncode, str(ended.value)) == (1, f"{away} Run the command again later.")
+
+
+@pytest.mark.parametrize("seconds", [-1, 86_401])
+def test_it_waits_for_a_day_at_most(service, seconds):
+    with pytest.raises(CommandError, match=r"^--wait must be 0 to 86400 seconds"):
+        replace(seconds=seconds)

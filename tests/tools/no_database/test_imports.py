@@ -47,11 +47,11 @@ MAY_IMPORT = {
 # From the ground up. A module or package imports only from rows above its own. Modules of two folders stand in the row
 # of their own, because commands and workers are above what they share with others.
 INSIDE_PROVING = """
-models working.broker_wakeup
+models working.broker_wakeup working.ends
 working.heads
 working.destination_prices
-migrations reading.batch_waits working.counters registries.deployments working.lanes stops
-connections facts working.pruning webhooks
+migrations working.counters registries.deployments working.lanes stops
+connections facts reading.batch_waits working.pruning webhooks
 failures reading.block_contents reading.query_values
 reading.asking reading.fact_search packing.packs
 packing.gas reading.named_block
