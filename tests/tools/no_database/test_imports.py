@@ -51,17 +51,19 @@ models working.broker_wakeup working.ends
 working.heads
 working.destination_prices
 migrations working.counters registries.deployments working.lanes stops
-connections facts reading.batch_waits working.pruning webhooks
+connections facts health.problem_kinds reading.batch_waits working.pruning webhooks
 failures reading.block_contents reading.query_values
 reading.asking reading.fact_search packing.packs
 packing.gas reading.named_block
 money sources
 registries.balance_costs sending
-registries.creations paths reading.provable_blocks
+health.current_problems registries.creations paths reading.provable_blocks
+health.stored_problems
 reconcile
 registries.replacing
 registries.registry_setup
-health
+health.attester_checks health.chain_watch health.problem_reports health.service_metrics
+health.installation_check
 admission
 readable_facts slots working.worker
 apps celery_app management
