@@ -46,7 +46,7 @@ contract ProvenFactsUser {
     }
 
     /// @return The balance, the nonce, the code hash and the storage root.
-    function accountAt(IFactsRegistry registry, address account, uint256 blockNumber)
+    function accountFields(IFactsRegistry registry, address account, uint256 blockNumber)
         external
         view
         returns (uint256, uint64, bytes32, bytes32)

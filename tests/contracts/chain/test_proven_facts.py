@@ -66,7 +66,7 @@ def test_the_source_chain_is_accepted(user, facts, reader):
 
 
 def test_an_account_is_read(user, facts):
-    assert user.call("accountAt", facts.address, ACCOUNT, BLOCK) == (BALANCE, NONCE, CODE_HASH, STORAGE_ROOT)
+    assert user.call("accountFields", facts.address, ACCOUNT, BLOCK) == (BALANCE, NONCE, CODE_HASH, STORAGE_ROOT)
 
 
 @pytest.mark.parametrize("required", [0, BALANCE - 1, BALANCE])
