@@ -71,7 +71,7 @@ def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_p
         for batch in (balance, header, timed)
     ]
     assert [list(query.facts) for query in proven] == [["BALANCE"], SHARED_PROPERTIES, ["BALANCE"]]
-    assert proven[2].timestamp == time
+    assert proven[2].claimed_timestamp == time
 
 
 @pytest.mark.long
