@@ -6,13 +6,11 @@ from contextlib import contextmanager
 from django.core.management.base import CommandError
 from django.db import DatabaseError, InterfaceError
 
-from accounts.form_input import visible_line
 from chains.chains_file import UnknownChain
 from chains.configured_signers import SignerError
 from chains.nodes.node_errors import ChainError
 from config.error_answers import why_unavailable
 from proving.registries.creations import DeploymentError
-from proving.stops import MAX_REASON_CHARS
 
 
 @contextmanager
@@ -28,13 +26,3 @@ def told_in_a_sentence() -> Iterator[None]:
         if (why := why_unavailable(error)) is None:
             raise
         raise CommandError(f"{why} Run the command again later.") from None
-
-
-def reason_in(text: str) -> str:
-    """Return an operator's reason as one line that users read. Empty: none is given. Raises `CommandError`."""
-    line = visible_line(text, MAX_REASON_CHARS)
-    if text.strip() and not line:
-        raise CommandError(
-            f"--reason must be a line of at most {MAX_REASON_CHARS} visible characters. Nothing was changed."
-        )
-    return line

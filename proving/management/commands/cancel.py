@@ -9,7 +9,7 @@ from django.db import transaction
 from accounts import operator_log
 from accounts.management.commands.revoke_keys import user_named
 from config.database import statements
-from proving.management.command_failures import reason_in
+from proving.management.reasons import reason_in
 from queries import batch_states, columns
 from queries.columns import RejectionCode
 from queries.models import OPEN_STATUSES, Batch

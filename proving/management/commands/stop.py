@@ -8,7 +8,7 @@ from chains.chains_file import Chain
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
 from proving import stops
-from proving.management.command_failures import reason_in
+from proving.management.reasons import reason_in
 from proving.models import Signer, Stop
 
 
