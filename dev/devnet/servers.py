@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Self
 
 import psycopg
-import redis
 
 from devnet.guarded_process import GuardedProcess
 from devnet.ports import free_port
@@ -208,6 +207,9 @@ class Redis(LocalServer):
         return [program, "--bind", "127.0.0.1", "--port", str(self.port), "--save", "", "--appendonly", "no"]
 
     def _answers(self) -> bool:
+        # The other demos run without this package (the extra `celery`).
+        import redis  # noqa: PLC0415
+
         try:
             with redis.Redis.from_url(self.url(), socket_timeout=5) as client:
                 return bool(client.ping())
