@@ -55,6 +55,21 @@ def test_commands_load_nothing_of_chains_and_pages_before_they_need_it(state, co
     assert OF_SERVICE & modules == set()
 
 
+# Modules of packages that only the extras `celery` and `era` install. The demos and `make run` lack them.
+OF_EXTRAS = ("celery", "kombu", "redis", "amqp", "vine", "billiard", "dateutil", "tzlocal", "cramjam")
+
+
+@pytest.mark.parametrize("program", ["demo.command", "demo.cross_chain", "demo.rollup", "config.wsgi", "tools.testnet"])
+def test_the_demos_and_the_service_load_no_package_of_an_extra(tmp_path, program):
+    modules = loaded(
+        f"import {program}",
+        PYTHONPATH=f"{PROJECT / 'dev'}:{PROJECT / 'client/src'}",
+        STATE_DIR=str(tmp_path),
+        DJANGO_SETTINGS_MODULE="config.settings",
+    )
+    assert modules.isdisjoint(OF_EXTRAS)
+
+
 def test_the_web_server_searches_for_no_garbage_in_what_it_has_loaded(tmp_path):
     at_exit = "import atexit, gc, config.wsgi; atexit.register(lambda: print(gc.get_freeze_count(), file=sys.stderr))"
     counts = [int(word) for word in loaded(at_exit, STATE_DIR=str(tmp_path)) if word.isdigit()]
