@@ -192,6 +192,7 @@ era_files = ["eras"]
 """
 
 
+@pytest.mark.long("worker-era")
 @pytest.mark.parametrize(("command", "lock"), [("manage.py", "celery"), ("worker", "era")])
 def test_a_setting_whose_package_is_missing_ends_the_start_with_the_command_that_installs_it(
     migrated, tmp_path, command, lock
