@@ -257,7 +257,7 @@ _Row = TypeVar("_Row", Batch, Block)
 
 
 def _failing(rows: QuerySet[_Row]) -> QuerySet[_Row]:
-    """Select due rows that fail, those that have failed for the longest first. Each has the `total` of all."""
+    """Select due rows that fail, the longest failing ones first. Each has the `total` of all."""
     failing = rows.filter(due_at__isnull=False, failing_since__isnull=False)
     return failing.annotate(total=Window(Count("pk"))).order_by("failing_since", "pk")[:_ROWS]
 

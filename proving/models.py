@@ -590,7 +590,7 @@ class Problem(DueRow):
 
     @classmethod
     def seen_lately(cls) -> "models.QuerySet[Problem]":
-        """Select those that an observer sees."""
+        """Select the problems that an observer sees."""
         return cls.objects.filter(ended_at=None, seen_at__range=(Now() - SEEN, Now() + SEEN)).exclude(shown="")
 
 

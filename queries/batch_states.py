@@ -94,7 +94,7 @@ def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, ret
 
 
 def withdraw(batches: Collection[str], *, code: RejectionCode, reason: str) -> list[str]:
-    """Reject the batches that are open for good, and return their identifiers.
+    """Reject the batches that are still open, without another try, and return their identifiers.
 
     Transactions that were sent for them are still paid and monitored.
     """

@@ -364,12 +364,12 @@ class CurrentProblems:
 
     @property
     def degrading(self) -> list[SeenProblem]:
-        """Return those that keep the service from working."""
+        """Return the problems that keep the service from working."""
         return [problem for problem in self.seen if not problem.is_harmless]
 
     @property
     def harmless(self) -> list[SeenProblem]:
-        """Return those that the operator must look into while the service works."""
+        """Return the problems that the operator must look into while the service works."""
         return [problem for problem in self.seen if problem.is_harmless]
 
     def about_chain(self, chain_id: int) -> list[str]:

@@ -23,8 +23,6 @@ from proving.working.lanes import HeldLane
 
 logger = logging.getLogger(__name__)
 
-# A problem ends when it wasn't seen for longer than a node rests, so a problem that comes and goes is one.
-_ABSENT = SEEN
 # The kinds of problems with different causes. Each cause is a row of its own, although the subject stays the same.
 _WITH_CAUSES = frozenset(
     {
@@ -119,8 +117,9 @@ def fade(lane: HeldLane) -> None:
 
 
 def _end(rows: QuerySet[Problem]) -> None:
-    """End those of the rows that have been absent for long. A message is due of each that was told."""
-    recent = (Now() - _ABSENT, Now() + _ABSENT)
+    """End the rows that have been absent for longer than a node rests. A message is due of each that was told."""
+    # A problem that comes and goes is one.
+    recent = (Now() - SEEN, Now() + SEEN)
     ended = list(rows.exclude(absent_since=None).exclude(absent_since__range=recent))
     of_ended = Problem.objects.filter(pk__in=[row.pk for row in ended])
     of_ended.filter(is_told=False, due_at=None).delete()

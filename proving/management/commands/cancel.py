@@ -17,7 +17,7 @@ from queries.models import OPEN_STATUSES, Batch
 
 class Command(BaseCommand):
     help = (
-        "Cancels these batches, or all open batches of a user, for good, as their users can. Their users read the "
+        "Rejects these batches, or all open batches of a user, as their users can by the API. Their users read the "
         "reason. Sent transactions stay paid. If a batch is unknown or no longer open, the command changes nothing."
     )
 

@@ -97,6 +97,8 @@ DECODED = [
     (a_log("T(bytes2)", data=encode(["bytes2"], [b"ab"])), "T(bytes2)", "bytes2 0x6162"),
     (a_log("T(string)", data=encode(["uint256"] * 2, [32, 1]) + b"a"), "T(string)", NOT_ITS_DATA),
     (a_log("T(bytes)", data=encode(["uint256"] * 3, [32, 40, 1])), "T(bytes)", NOT_ITS_DATA),
+    # No machine can read so many bytes.
+    (a_log("T(bytes)", data=encode(["uint256"] * 2, [32, 2**255])), "T(bytes)", NOT_ITS_DATA),
     *(
         (a_log(f"T({kind})", data=value.to_bytes(32, signed=value < 0)), f"T({kind})", NOT_ITS_DATA)
         for kind, value in (
